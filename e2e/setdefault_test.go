@@ -65,10 +65,9 @@ func TestSetDefault(t *testing.T) {
 
 	const ours, kubectls = `to move the default, run: (classbind .*?);`, `and no more, run: (kubectl .*)`
 	for name, tc := range map[string]struct{ old, class, pattern, want string }{
-		"Ours":              {"A/old", "B/new", ours, "bs.move.test/new"},
-		"OursLeavesWithout": {"Wide/old", "B/new", ours, "bs.move.test/new"},
-		"Kubectl":           {"A/old", "B/new", kubectls, ""},
-		"KubectlField":      {"Field/default/old", "B/new", kubectls, ""},
+		"Ours":         {"A/old", "B/new", ours, "bs.move.test/new"},
+		"Kubectl":      {"A/old", "B/new", kubectls, ""},
+		"KubectlField": {"Field/default/old", "B/new", kubectls, ""},
 	} {
 		t.Run("CommandOfTheGuard/"+name, func(t *testing.T) {
 			w.reset(t, tc.old, tc.class)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,17 +15,16 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/webhook/leasetest"
 	"github.com/classbind/classbind/webhook/onedefault"
 )
 
@@ -84,24 +82,20 @@ func newGuardRequest(kind *inventory.ClassKind, before, after string, change ...
 
 // apiServer has class kinds, classes and Leases.
 type apiServer struct {
-	coordinationclient.LeaseInterface
+	*leasetest.Leases
 
 	kinds   map[string]*inventory.ClassKind
 	classes map[string]string // objects by resource, namespace and name
-	leases  map[string]*coordinationv1.Lease
-	// fail is called before each operation, such as "get lease", with the name.
+	// fail is called before each read of something else than Leases, such as "get class", with the name.
 	fail func(operation, name string) error
 
 	mu sync.Mutex
-	// done are all operations on Leases, such as "get" and a name.
-	done    []string
-	version int
 }
 
 func newAPIServer() *apiServer {
 	return &apiServer{
 		kinds:   map[string]*inventory.ClassKind{sqlClasses.Name: sqlClasses, rdsClasses.Name: rdsClasses, pathClasses.Name: pathClasses},
-		classes: map[string]string{}, leases: map[string]*coordinationv1.Lease{},
+		classes: map[string]string{}, Leases: leasetest.New(),
 		fail: func(string, string) error { return nil },
 	}
 }
@@ -115,7 +109,7 @@ func (s *apiServer) guard(i *selector.Inventory) *Guard {
 		Namespace: func(_ context.Context, name string) (bool, error) {
 			return name != "made-up", s.fail("get namespace", name)
 		},
-		Leases: s, Window: 90 * time.Second, Sightings: onedefault.NewSightings(),
+		Leases: s.Leases, Window: 90 * time.Second, Sightings: onedefault.NewSightings(),
 	}
 }
 
@@ -136,71 +130,6 @@ func (s *apiServer) class(_ context.Context, kind *inventory.ClassKind, namespac
 	return u, class, err
 }
 
-var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
-
-// find a Lease, on whose behalf the operation is noted. The caller holds mu.
-func (s *apiServer) find(verb, name string) (*coordinationv1.Lease, error) {
-	s.done = append(s.done, verb+" "+name)
-	return s.leases[name], s.fail(verb+" lease", name)
-}
-
-// Get a Lease.
-func (s *apiServer) Get(_ context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch stored, err := s.find("get", name); {
-	case err != nil:
-		return nil, err
-	case stored == nil:
-		return nil, apierrors.NewNotFound(leases, name)
-	default:
-		return stored.DeepCopy(), nil
-	}
-}
-
-// Create a Lease.
-func (s *apiServer) Create(_ context.Context, l *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	return s.write("create", l)
-}
-
-// Update a Lease.
-func (s *apiServer) Update(_ context.Context, l *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	return s.write("update", l)
-}
-
-// write a Lease over its version, and give it another.
-func (s *apiServer) write(verb string, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	stored, err := s.find(verb, l.Name)
-	if err != nil {
-		return nil, err
-	}
-	if stored != nil && stored.ResourceVersion != l.ResourceVersion {
-		return nil, apierrors.NewConflict(leases, l.Name, errors.New("it was changed"))
-	}
-	s.version++
-	s.leases[l.Name] = l.DeepCopy()
-	s.leases[l.Name].ResourceVersion = strconv.Itoa(s.version)
-	return s.leases[l.Name].DeepCopy(), nil
-}
-
-// Delete a Lease of a version.
-func (s *apiServer) Delete(_ context.Context, name string, o metav1.DeleteOptions) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch stored, err := s.find("delete", name); {
-	case err != nil:
-		return err
-	case stored == nil:
-		return apierrors.NewNotFound(leases, name)
-	case stored.ResourceVersion != *o.Preconditions.ResourceVersion || stored.UID != *o.Preconditions.UID:
-		return apierrors.NewConflict(leases, name, errors.New("it was changed"))
-	}
-	delete(s.leases, name)
-	return nil
-}
-
 // leaseOf a claim kind.
 func leaseOf(claimKind string) string {
 	return onedefault.LeaseName(inventory.Seat{ClaimKind: claimKind})
@@ -208,8 +137,7 @@ func leaseOf(claimKind string) string {
 
 // holds stores a Lease of a claim kind, held by a class with this uid and base.
 func (s *apiServer) holds(claimKind, class, uid, base string) {
-	s.leases[leaseOf(claimKind)] = newLease(claimKind, class, uid, base)
-	s.leases[leaseOf(claimKind)].ResourceVersion = "7"
+	s.Put(newLease(claimKind, class, uid, base))
 }
 
 // newLease with one write, whose id is "id".
@@ -242,7 +170,7 @@ func (s *apiServer) stores(request *admissionv1.AdmissionRequest) *apiServer {
 // held are the Leases that have a holder, without their versions and ids.
 func (s *apiServer) held() map[string]*coordinationv1.Lease {
 	held := map[string]*coordinationv1.Lease{}
-	for name, l := range s.leases {
+	for name, l := range s.All {
 		if l.Spec.HolderIdentity != nil {
 			held[name] = l.DeepCopy()
 			held[name].ResourceVersion = ""

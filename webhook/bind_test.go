@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -172,45 +170,6 @@ func TestReviewAwaits(t *testing.T) {
 	}
 }
 
-// TestReviewRefusesMalformedClaims with all that the selector package finds wrong.
-func TestReviewRefusesMalformedClaims(t *testing.T) {
-	binder := newBinder(t, newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold @default=true")))
-	response := mustReview(t, byResource(binder), newRequest(`{"spec":{`+mistyped+`}}`))
-	assert.False(t, response.Allowed)
-	assert.Empty(t, response.Patch)
-	assert.Equal(t, map[string]string{"reason": "MalformedClaim"}, response.AuditAnnotations)
-	status := response.Result
-	require.NotNil(t, status)
-	assert.Equal(t, metav1.StatusFailure, status.Status)
-	assert.EqualValues(t, http.StatusUnprocessableEntity, status.Code)
-	assert.Equal(t, metav1.StatusReasonInvalid, status.Reason)
-	const field = "spec.classSelector.matchExpressions[0].operator"
-	assert.True(t, strings.HasPrefix(status.Message, `PostgreSQLInstance.database.example.org "db" is invalid: `+field+": "), status.Message)
-	require.Len(t, status.Details.Causes, 1)
-	assert.Equal(t, field, status.Details.Causes[0].Field)
-	assert.Equal(t, metav1.CauseTypeFieldValueInvalid, status.Details.Causes[0].Type)
-}
-
-// TestReviewInConflict has a replica that knows two ClaimKinds with the same reference. The leader has the API server ask by the entry of
-// one of them, and may know better which.
-func TestReviewInConflict(t *testing.T) {
-	const second = "z-second"
-	later := newRegistration(func(s *v1beta1.ClaimKindSpec) { s.Claims.Resource = claimKindName })
-	later.Name = second
-	golds := newClassKind("golds", "Gold", false)
-	golds.ClaimKinds = []string{second}
-	inventory := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold"))
-	inventory.SetClaimKind(selector.NewClaimKind(later))
-	inventory.SetClasses(index(golds, "gold tier=gold"))
-	require.NotNil(t, inventory.Snapshot()[second].Conflict)
-	for claimKind, kind := range map[string]string{claimKindName: sqlClasses.GroupVersionKind.Kind, second: "Gold"} {
-		response, err := newBinder(t, inventory).Review(at(t.Context(), claimKind), newRequest(wantsGold))
-		require.NoError(t, err)
-		assert.Equal(t, "MatchingClass", response.AuditAnnotations["reason"])
-		assert.Contains(t, string(response.Patch), `"`+kind+`"`, "We should bind a claim by the ClaimKind whose entry asks.")
-	}
-}
-
 // TestReviewOfConvertedClaims leaves to the API server what it refuses: it validates a claim by the schema of the version in which it was
 // sent.
 func TestReviewOfConvertedClaims(t *testing.T) {
@@ -225,129 +184,6 @@ func TestReviewOfConvertedClaims(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, allowed, response.Allowed, "sent as %s", sent)
 		assert.Equal(t, allowed, len(response.Warnings) == 1, "We should warn of what we do not refuse, sent as %s.", sent)
-	}
-}
-
-func TestReviewOfUnmatchedClaims(t *testing.T) {
-	const noMatch = `no class for this claim of "postgresqlinstances.database.example.org" matches the selector "tier=gold" ` +
-		`(among 3 classes of sqlclasses.example.org; dropped: 1 cordoned, 1 of weight 0): change the selector, or create or label a class`
-	audit := map[string]string{"reason": "NoMatchingClass", "candidates": "0", "strategy": "WeightedRandom", "dropped": "Cordoned=1,WeightZero=1"}
-	for whenUnmatched, want := range map[v1beta1.WhenUnmatched]*admissionv1.AdmissionResponse{
-		v1beta1.Admit: {Allowed: true, Warnings: []string{noMatch}, AuditAnnotations: audit},
-		v1beta1.Deny: forbidden(`postgresqlinstances.database.example.org "db" is forbidden: `+noMatch,
-			metav1.StatusDetails{Group: "database.example.org", Kind: "postgresqlinstances", Name: "db"}, audit),
-	} {
-		kind := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.WhenUnmatched = whenUnmatched })
-		golds := []string{"cordoned tier=gold @classbind.io/cordoned=true", "none tier=gold @weight=0"}
-		binder := newBinder(t, newInventory(kind, index(sqlClasses, append(golds, "silver tier=silver")...)))
-		// The API server selects, so the live view has the matches alone; the message should still say among how many classes we looked.
-		binder.Decider.Live = asLive(selector.NewView(kind, []*inventory.Classes{index(sqlClasses, golds...)}))
-		response := mustReview(t, byResource(binder), newRequest(wantsGold))
-		assert.Equal(t, want, response, "We should warn, or refuse, and say what was looked for and what was dropped.")
-	}
-}
-
-func TestReviewSaysWhy(t *testing.T) {
-	var lines []string
-	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 1})
-	inv := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold", "cordoned tier=gold @classbind.io/cordoned=true"))
-	binder := newBinder(t, inv)
-
-	bound, err := byResource(binder)(logr.NewContext(t.Context(), log), newRequest(wantsGold))
-	require.NoError(t, err)
-	assert.Equal(t, map[string]string{"class": "SQLClass/gold", "candidates": "1", "dropped": "Cordoned=1", "reason": "MatchingClass", "strategy": "WeightedRandom"}, bound.AuditAnnotations, "We should say why in the audit log.")
-	require.Len(t, lines, 1, "We should log one line a review, at the level debug.")
-	for _, part := range []string{`"class"="SQLClass/gold"`, `"reason"="MatchingClass"`, `"requestUID"="5e1f"`, `"outcome"="bound"`, `"dryRun"=false`} {
-		assert.Contains(t, lines[0], part, "We should say why in our log.")
-	}
-
-	before := inv.Snapshot()
-	dry, err := byResource(binder)(logr.NewContext(t.Context(), log), newRequest(wantsGold, func(r *admissionv1.AdmissionRequest) { r.DryRun = new(true) }))
-	require.NoError(t, err)
-	assert.Equal(t, bound, dry, "We should answer a dry run as we would the request.")
-	assert.Equal(t, before, inv.Snapshot(), "We should change nothing in a dry run.")
-	assert.Contains(t, lines[1], `"dryRun"=true`, "We should tell dry runs apart in the log.")
-}
-
-// TestReviewCountsInFlight admits claims one after the other. No watch shows them.
-func TestReviewCountsInFlight(t *testing.T) {
-	kind := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.LeastClaims })
-	kind.Tally = &selector.Tally{}
-	binder := newBinder(t, newInventory(kind, index(sqlClasses, "a tier=gold", "b tier=gold", "c tier=gold", "d tier=gold")))
-	counts := map[string]int{}
-	for i := range 40 {
-		var class string
-		for _, dryRun := range []bool{true, true, false} {
-			response, err := byResource(binder)(t.Context(), newRequest(wantsGold, func(r *admissionv1.AdmissionRequest) {
-				r.Name, r.DryRun = fmt.Sprint("claim-", i), &dryRun
-			}))
-			require.NoError(t, err)
-			class = cmp.Or(class, response.AuditAnnotations["class"])
-			assert.Equal(t, class, response.AuditAnnotations["class"], "We should not count a dry run, and answer it as we would the request.")
-		}
-		counts[class]++
-	}
-	assert.Equal(t, map[string]int{"SQLClass/a": 10, "SQLClass/b": 10, "SQLClass/c": 10, "SQLClass/d": 10}, counts, "We should count each claim at once.")
-}
-
-// The names in a warning are those of the classes that were read, which the snapshot does not have.
-func TestReviewWarnsOfSeveralDefaultsReadLive(t *testing.T) {
-	kind := newClaimKind()
-	binder := newBinder(t, newInventory(kind, index(sqlClasses)))
-	binder.Decider.Live = asLive(selector.NewView(kind, []*inventory.Classes{index(sqlClasses, "a @default=true", "b @default=true")}))
-	response := mustReview(t, byResource(binder), newRequest(`{}`))
-	require.Len(t, response.Warnings, 1)
-	assert.Contains(t, response.Warnings[0], "2 classes are marked default", "We should tell of it.")
-}
-
-// TestExpressionOutcomes shows each way in which an expression can go wrong for a claim.
-func TestExpressionOutcomes(t *testing.T) {
-	fits := func(expression v1beta1.Expression) func(*v1beta1.ClaimKindSpec) {
-		return func(s *v1beta1.ClaimKindSpec) {
-			s.Classes.Fits = []v1beta1.Fit{{Name: "Size", Expression: expression, Message: "too small"}}
-		}
-	}
-	ones := "[" + strings.Repeat("1,", 299) + "1]"
-	for name, tc := range map[string]struct {
-		reason string
-		kind   func(*v1beta1.ClaimKindSpec)
-		spec   string
-		code   int
-		want   []string
-	}{
-		"True":   {"We should bind.", fits("class.metadata.name == 'gold' && claim.spec.size > 1"), `"size":2`, http.StatusOK, []string{`"patch"`}},
-		"False":  {"We should say what does not fit.", fits("claim.spec.size > 1"), `"size":1`, http.StatusOK, []string{`"allowed":true`, "dropped: 1 too small", `"dropped":"Size=1"`}},
-		"Absent": {"We should refuse a claim that no expression can judge (422).", fits("claim.spec.size > 1"), `"other":1`, http.StatusOK, []string{`"allowed":false`, `"code":422`, "spec.size", "spec.classes.fits[Size].expression", "no such key: size", claimKindName}},
-		"ClassLacksIt": {
-			"We should drop a class that has not what an expression looks at.", fits("claim.spec.size < class.metadata.annotations.size"), `"size":1`, http.StatusOK,
-			[]string{`"allowed":true`, "dropped: 1 not judged, because an expression fails; the first error: the expression spec.classes.fits[Size].expression fails: no such key: "},
-		},
-		"TooCostly": {
-			"We should refuse a claim that makes an expression cost too much (422).",
-			fits("claim.spec.n.all(a, claim.spec.n.all(b, claim.spec.n.all(c, a + b + c > size(class.metadata.name) - 9)))"), `"n":` + ones,
-			http.StatusOK,
-			[]string{`"code":422`, "spec.n: Invalid value", "make it shorter"},
-		},
-		"Invalid":        {"We should bind nothing by an expression that does not compile (503).", fits("class.metadata.name =="), `"size":1`, http.StatusServiceUnavailable, []string{"spec.classes.fits[Size].expression: line 1, column"}},
-		"Selector":       {"We should refuse a selector that is none.", func(s *v1beta1.ClaimKindSpec) { s.Selector.Expression = "claim.spec.tier + ' in'" }, `"tier":"a,b"`, http.StatusOK, []string{`"code":422`, "spec.selector.expression"}},
-		"SelectorOfText": {"We should bind by the selector of an expression.", func(s *v1beta1.ClaimKindSpec) { s.Selector.Expression = "'tier=' + claim.spec.tier" }, `"tier":"gold"`, http.StatusOK, []string{`"patch"`, `"reason":"MatchingClass"`}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			kind := newClaimKind(tc.kind)
-			classes := newClassKindFor(newRegistration(tc.kind))
-			inventory := newInventory(kind, index(classes, "gold tier=gold"))
-			request := newRequest(`{"kind":"PostgreSQLInstance","metadata":{"name":"db"},"spec":{"classSelector":{"matchLabels":{"tier":"gold"}},` + tc.spec + `}}`)
-			if strings.HasPrefix(name, "Selector") {
-				request = newRequest(`{"kind":"PostgreSQLInstance","metadata":{"name":"db"},"spec":{` + tc.spec + `}}`)
-			}
-			b := newBinder(t, inventory)
-			b.Decider.Live = nil
-			w := posted(&Handler{Review: named(b)}, asBody(t, request))
-			assert.Equal(t, tc.code, w.Code, tc.reason)
-			for _, want := range tc.want {
-				assert.Contains(t, w.Body.String(), want, tc.reason)
-			}
-		})
 	}
 }
 
@@ -717,35 +553,6 @@ func TestReviewOfMalformedUpdates(t *testing.T) {
 	}
 }
 
-func TestRequestFacts(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason, userInfo, want, err string
-	}{
-		"All":      {reason: "We should show all that is known of who asks.", userInfo: `{"username":"jane","uid":"5e1f","groups":["a","b"],"extra":{"scopes":["x"]}}`, want: `{"userInfo":{"username":"jane","uid":"5e1f","groups":["a","b"],"extra":{"scopes":["x"]}}}`},
-		"Empty":    {reason: "We should take what is empty for absent, as the API server does.", userInfo: `{"username":"","groups":[],"extra":{}}`, want: `{"userInfo":{}}`},
-		"None":     {reason: "We should take no user for one of whom nothing is known.", want: `{"userInfo":{}}`},
-		"Unknown":  {reason: "We should pass over fields of the future.", userInfo: `{"username":"jane","realm":{"a":1}}`, want: `{"userInfo":{"username":"jane"}}`},
-		"NotAnObj": {reason: "We should refuse what no API server sends.", userInfo: `["jane"]`, err: "request.userInfo: "},
-		"NotAList": {reason: "We should refuse groups that are no list.", userInfo: `{"groups":"admins"}`, err: "request.userInfo: "},
-		"TooLong":  {reason: "We should not decode more than we said.", userInfo: `{"username":"` + strings.Repeat("x", v1beta1.MaxUserInfoBytes) + `"}`, err: fmt.Sprintf("request.userInfo: must have at most %d bytes", v1beta1.MaxUserInfoBytes)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ctx, in := at(t.Context(), claimKindName), claim.Intake{}
-			arrivalOf(ctx).user, in.Object = []byte(tc.userInfo), map[string]any{}
-			err := readRequest(ctx, newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Claims.When = "has(request.userInfo)" }), &in)
-			if tc.err != "" {
-				require.ErrorContains(t, err, tc.err, tc.reason)
-				require.True(t, isMalformed(err), "We should say that the caller is at fault.")
-				return
-			}
-			require.NoError(t, err, tc.reason)
-			text, err := json.Marshal(in.Request)
-			require.NoError(t, err)
-			assert.JSONEq(t, tc.want, string(text), tc.reason)
-		})
-	}
-}
-
 // Expressions see the user of the review, and only where they look is it read.
 func TestExpressionsSeeWhoAsks(t *testing.T) {
 	const group = `'gold-users' in request.userInfo.groups`
@@ -760,6 +567,8 @@ func TestExpressionsSeeWhoAsks(t *testing.T) {
 		"NotInGroup": {"We should go by what it says.", group, `{"groups":["a"]}`, http.StatusOK, claim.NotYet},
 		"NoGroups":   {"We should refuse a claim on which an expression fails.", group, `{"username":"jane"}`, http.StatusOK, "no such key: groups"},
 		"Malformed":  {"We should refuse what no API server sends.", group, `{"groups":7}`, http.StatusBadRequest, "request.userInfo"},
+		"All":        {"We should show all that is known of who asks.", `request.userInfo.uid == '7' && request.userInfo.extra.scopes == ['x'] && !has(request.userInfo.groups)`, `{"username":"jane","uid":"7","groups":[],"extra":{"scopes":["x"]},"realm":1}`, http.StatusOK, `"patch"`},
+		"TooLong":    {"We should not decode more than we said.", group, `{"username":"` + strings.Repeat("x", v1beta1.MaxUserInfoBytes) + `"}`, http.StatusBadRequest, "request.userInfo: must have at most"},
 		"Unread":     {"We should not read what no expression looks at.", "", `{"groups":7}`, http.StatusOK, `"patch"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -891,27 +700,6 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestCheckTakesTurns has a class that is judged twice: as it is known, and as it is now.
-func TestCheckTakesTurns(t *testing.T) {
-	const letters = "'abcdefghijklmnopqrstuvwxyzabcdefghijkl'.split('')"
-	registration := newRegistration(func(s *v1beta1.ClaimKindSpec) {
-		s.Reference.Explicit = v1beta1.CheckExplicit
-		s.Claims.When = letters + ".all(a, !(a in request.userInfo.?groups.orValue([])))"
-		s.Classes.Fits = []v1beta1.Fit{{Name: "Costly", Expression: letters + ".exists(a, " + letters + ".exists(b, claim.metadata.name + a + b == class.metadata.name))"}}
-	})
-	sql := newClassKindFor(registration)
-	all := inventory.NewClasses(sql, []*inventory.Class{newNamed(sql, "gold")})
-	b := newBinder(t, newInventory(selector.NewClaimKind(registration), all))
-	b.Decider.Class = func(context.Context, string, *inventory.ClassKind, string, string) (*inventory.Class, error) {
-		return all.Find("", "gold"), nil
-	}
-	b.Decider.Costly = func(context.Context, string) (func(), error) { return nil, errTooManyOfNamespace }
-	got, err := b.Check(at(t.Context(), claimKindName), newRequest(`{"metadata":{"name":"db"},"spec":{"classRef":{"apiVersion":"example.org/v1","kind":"SQLClass","name":"gold"}}}`))
-	require.NoError(t, err)
-	require.False(t, got.Allowed)
-	assert.Equal(t, int32(http.StatusTooManyRequests), got.Result.Code, "%s: We should let one namespace check no more at once than it may decide.", got.Result.Message)
 }
 
 // newNamed is a class with annotations.

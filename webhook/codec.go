@@ -1,208 +1,87 @@
 package webhook
 
 import (
-	"bytes"
 	"encoding/base64"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	kjson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// decodedReview is what is read of an AdmissionReview, field by field. Everything else, such as the options, is skipped.
+// decodedReview is what is read of an AdmissionReview. It leaves unread what few claims need, and what has a reader of its own. The last
+// two are of no use: package json takes longer to skip a field that it does not know.
 type decodedReview struct {
-	body             []byte
-	apiVersion, kind string
-	request          *admissionv1.AdmissionRequest
-	user             runtime.RawExtension // The userInfo: few claims need it.
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Request    *struct {
+		UID             types.UID                    `json:"uid"`
+		Kind            metav1.GroupVersionKind      `json:"kind"`
+		Resource        metav1.GroupVersionResource  `json:"resource"`
+		RequestResource *metav1.GroupVersionResource `json:"requestResource"`
+		SubResource     string                       `json:"subResource"`
+		Name            string                       `json:"name"`
+		Namespace       string                       `json:"namespace"`
+		Operation       admissionv1.Operation        `json:"operation"`
+		UserInfo        jsontext.Value               `json:"userInfo"`
+		Object          jsontext.Value               `json:"object"`
+		OldObject       jsontext.Value               `json:"oldObject"`
+		DryRun          *bool                        `json:"dryRun"`
+
+		RequestKind jsontext.Value `json:"requestKind"`
+		Options     jsontext.Value `json:"options"`
+	} `json:"request"`
 }
 
-// UnmarshalJSONFrom is called by package json.
-func (r *decodedReview) UnmarshalJSONFrom(from *jsontext.Decoder) error {
-	return readObject(from, func(name []byte) error {
-		switch string(name) {
-		case "apiVersion":
-			return readText(from, &r.apiVersion)
-		case "kind":
-			return readText(from, &r.kind)
-		case "request":
-			return r.readRequest(from)
-		}
-		return skip(from)
-	})
-}
-
-func (r *decodedReview) readRequest(from *jsontext.Decoder) error {
-	if from.PeekKind() == jsontext.KindBeginObject && r.request == nil {
-		r.request = &admissionv1.AdmissionRequest{}
+// decodeReview reads the request of a review, and its userInfo as JSON.
+func decodeReview(body []byte) (request *admissionv1.AdmissionRequest, user []byte, err error) {
+	review := decodedReview{}
+	if err := json.Unmarshal(body, &review, jsontext.AllowDuplicateNames(true)); err != nil {
+		return nil, nil, malformed("cannot decode the request as JSON: %v", err)
 	}
-	request := r.request
-	return readObject(from, func(name []byte) error {
-		switch string(name) {
-		case "uid":
-			return readText(from, &request.UID)
-		case "kind":
-			return readKind(from, "kind", &request.Kind.Group, &request.Kind.Version, &request.Kind.Kind)
-		case "resource":
-			return readKind(from, "resource", &request.Resource.Group, &request.Resource.Version, &request.Resource.Resource)
-		case "requestResource":
-			return readRequestResource(from, request)
-		case "subResource":
-			return readText(from, &request.SubResource)
-		case "name":
-			return readText(from, &request.Name)
-		case "namespace":
-			return readText(from, &request.Namespace)
-		case "operation":
-			return readText(from, &request.Operation)
-		case "userInfo":
-			return r.readRaw(from, &r.user)
-		case "dryRun":
-			return readBool(from, &request.DryRun)
-		case "object":
-			return r.readRaw(from, &request.Object)
-		case "oldObject":
-			return r.readRaw(from, &request.OldObject)
-		}
-		return skip(from)
-	})
-}
-
-// readRequestResource reads the resource that the client asked for.
-func readRequestResource(from *jsontext.Decoder, request *admissionv1.AdmissionRequest) error {
+	r := review.Request
 	switch {
-	case from.PeekKind() == jsontext.KindNull:
-		request.RequestResource = nil
-		return skip(from)
-	case request.RequestResource == nil:
-		request.RequestResource = &metav1.GroupVersionResource{}
+	case review.APIVersion != apiVersion:
+		return nil, nil, malformed("apiVersion %q: must be %q", truncate.String(review.APIVersion, v1beta1.MaxShownBytes), apiVersion)
+	case review.Kind != "AdmissionReview":
+		return nil, nil, malformed("kind %q: must be \"AdmissionReview\"", truncate.String(review.Kind, v1beta1.MaxShownBytes))
+	case r == nil:
+		return nil, nil, malformed("request: must be set")
+	case r.UID == "":
+		return nil, nil, malformed("request.uid: must be set")
 	}
-	r := request.RequestResource
-	return readKind(from, "resource", &r.Group, &r.Version, &r.Resource)
-}
-
-// readKind reads a kind or a resource; last is the name of its third field.
-func readKind(from *jsontext.Decoder, last string, group, version, kind *string) error {
-	return readObject(from, func(name []byte) error {
-		switch string(name) {
-		case "group":
-			return readText(from, group)
-		case "version":
-			return readText(from, version)
-		case last:
-			return readText(from, kind)
-		}
-		return skip(from)
-	})
-}
-
-// readObject calls read for each field of an object, to read or skip its value; null has none.
-func readObject(from *jsontext.Decoder, read func(name []byte) error) error {
-	switch from.PeekKind() {
-	case jsontext.KindBeginObject:
-	case jsontext.KindNull:
-		return from.SkipValue()
-	default:
-		return typeError(from, "an object")
+	request = &admissionv1.AdmissionRequest{
+		UID: r.UID, Kind: r.Kind, Resource: r.Resource, RequestResource: r.RequestResource, SubResource: r.SubResource,
+		Name: r.Name, Namespace: r.Namespace, Operation: r.Operation, DryRun: r.DryRun,
+		Object: rawExtension(r.Object), OldObject: rawExtension(r.OldObject),
 	}
-	if _, err := from.ReadToken(); err != nil {
-		return err
-	}
-	var unescaped []byte // a buffer for a name
-	for from.PeekKind() != jsontext.KindEndObject {
-		quoted, err := from.ReadValue()
-		if err != nil {
-			return err
-		}
-		name := quoted[1 : len(quoted)-1]
-		if bytes.IndexByte(name, '\\') >= 0 {
-			if unescaped, err = jsontext.AppendUnquote(unescaped[:0], quoted); err != nil {
-				return err
-			}
-			name = unescaped
-		}
-		if err := read(name); err != nil {
-			return err
-		}
-	}
-	_, err := from.ReadToken()
-	return err
-}
-
-// readText reads a string; null leaves it as it is. A text longer than any name is refused before it is copied.
-func readText[T ~string](from *jsontext.Decoder, to *T) error {
-	switch from.PeekKind() {
-	case jsontext.KindString:
-		quoted, err := from.ReadValue()
-		if err != nil {
-			return err
-		}
-		text := []byte(quoted[1 : len(quoted)-1])
-		if bytes.IndexByte(text, '\\') >= 0 && len(text) <= fields.EscapeFactor*v1beta1.MaxNameBytes {
-			if text, err = jsontext.AppendUnquote(nil, quoted); err != nil {
-				return err
-			}
-		}
+	for _, text := range []string{
+		string(r.UID), r.Kind.Group, r.Kind.Version, r.Kind.Kind, r.Resource.Group, r.Resource.Version, r.Resource.Resource, r.SubResource,
+		r.Name, r.Namespace, string(r.Operation),
+	} {
 		if len(text) > v1beta1.MaxNameBytes {
-			return fmt.Errorf("within %q: must have at most %d bytes", from.StackPointer(), v1beta1.MaxNameBytes)
+			return nil, nil, malformed("request: has a name of more than %d bytes", v1beta1.MaxNameBytes)
 		}
-		*to = T(text)
-		return nil
-	case jsontext.KindNull:
-		return from.SkipValue()
-	default:
-		return typeError(from, "a string")
 	}
+	return request, r.UserInfo, nil
 }
 
-func readBool(from *jsontext.Decoder, to **bool) error {
-	switch from.PeekKind() {
-	case jsontext.KindTrue, jsontext.KindFalse:
-		token, err := from.ReadToken()
-		if err == nil {
-			*to = new(token.Bool())
-		}
-		return err
-	case jsontext.KindNull:
-		*to = nil
-		return from.SkipValue()
-	default:
-		return typeError(from, "true or false")
+// rawExtension is empty for null.
+func rawExtension(value jsontext.Value) runtime.RawExtension {
+	if value.Kind() == jsontext.KindNull {
+		return runtime.RawExtension{}
 	}
-}
-
-// readRaw keeps a value as a slice of the body. The decoder has proved it valid.
-func (r *decodedReview) readRaw(from *jsontext.Decoder, to *runtime.RawExtension) error {
-	value, err := from.ReadValue()
-	if err == nil && value.Kind() != jsontext.KindNull {
-		end := int(from.InputOffset())
-		to.Raw = r.body[end-len(value) : end : end]
-	}
-	return err
-}
-
-// typeError skips the next value, and says what it must be instead.
-func typeError(from *jsontext.Decoder, what string) error {
-	if err := from.SkipValue(); err != nil {
-		return err
-	}
-	return fmt.Errorf("within %q: must be %s", from.StackPointer(), what)
-}
-
-// skip a value. All of it is in memory, so this is faster than token by token.
-func skip(from *jsontext.Decoder) error {
-	_, err := from.ReadValue()
-	return err
+	return runtime.RawExtension{Raw: value}
 }
 
 // answerCapacity is more than the bytes of most answers.
@@ -218,7 +97,7 @@ func encode(r *admissionv1.AdmissionResponse) []byte {
 	b = append(b, `,"allowed":`...)
 	b = strconv.AppendBool(b, r.Allowed)
 	if r.Result != nil {
-		status, _ := json.Marshal(r.Result) // A refusal is rare and has many fields: numbers, strings, and lists and maps of them.
+		status, _ := kjson.Marshal(r.Result) // A refusal is rare and has many fields: numbers, strings, and lists and maps of them.
 		b = append(b, `,"status":`...)
 		b = append(b, status...)
 	}

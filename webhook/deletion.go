@@ -3,7 +3,6 @@ package webhook
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -63,24 +62,15 @@ func (d *Deletion) Review(ctx context.Context, request *admissionv1.AdmissionReq
 		text = "at least " + text
 	}
 	response := untouched("HasClaims")
+	still := fmt.Sprintf("claims still refer to the class %q: %s; ", class, text)
 	if kind.OnDelete.Denies() {
-		remedy := fmt.Sprintf("delete these claims first, or set spec.onDelete of the ClassKind %q to Warn", kind.Name)
-		response = denied(apierrors.NewForbidden(resource, class.Name, errors.New(claimsText(class, text, remedy))), "HasClaims")
+		refusal := fmt.Errorf("%sdelete these claims first, or set spec.onDelete of the ClassKind %q to Warn", still, kind.Name)
+		response = denied(apierrors.NewForbidden(resource, class.Name, refusal), "HasClaims")
 	} else {
-		response.Warnings = []string{claimsText(class, text, "create the class again, or delete these claims and create them again")}
+		response.Warnings = []string{still + "create the class again, or delete these claims and create them again"}
 	}
 	response.AuditAnnotations["claims"] = text
 	return response, nil
-}
-
-// claimsText says which claims refer to a class that is deleted, and what to do about it.
-func claimsText(class *inventory.Class, claims, remedy string) string {
-	text := fmt.Sprintf("claims still refer to the class %q: %s; %s", class, claims, remedy)
-	if !class.Cordoned {
-		text += fmt.Sprintf("; to keep new claims from a class before you delete it: kubectl annotate %s %s=true",
-			class.Arguments(), v1beta1.CordonedAnnotation)
-	}
-	return text
 }
 
 // countsText has the claim kinds with the most claims first. It does not name too many.

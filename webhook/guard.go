@@ -142,8 +142,9 @@ func (g *Guard) oneDefault(
 		}
 	}
 	ask.Known, ask.DryRun = knownDefaults(snapshot, ask.Seats), isDryRun(request)
-	protocol := &onedefault.Protocol{Store: g.store(snapshot), Contended: func() bool { return g.limiter.Wanted(key) }}
-	refusal, err := protocol.Admit(ctx, ask)
+	cluster := g.cluster(snapshot)
+	cluster.Contended = func() bool { return g.limiter.Wanted(key) }
+	refusal, err := cluster.Admit(ctx, ask)
 	if err != nil {
 		return nil, err
 	}
@@ -154,14 +155,14 @@ func (g *Guard) oneDefault(
 		}
 	}
 	logr.FromContextOrDiscard(ctx).Info("Decided on a default class",
-		"class", class.String(), "seats", seatTexts(ask.Seats),
+		"class", class.String(), "seats", len(ask.Seats),
 		"requestUID", fmt.Sprintf("%.64s", request.UID), "operation", string(request.Operation),
 		"allowed", response.Allowed, "reason", response.AuditAnnotations["reason"], "inTheWay", response.AuditAnnotations["inTheWay"],
 		"dryRun", ask.DryRun)
 	return response, nil
 }
 
-func (g *Guard) store(snapshot selector.Snapshot) *onedefault.Cluster {
+func (g *Guard) cluster(snapshot selector.Snapshot) *onedefault.Cluster {
 	return &onedefault.Cluster{
 		Leases: g.Leases, Sightings: g.Sightings, Window: g.Window,
 		Live: func(ctx context.Context, c onedefault.Class) (onedefault.Live, error) {

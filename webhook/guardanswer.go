@@ -45,11 +45,8 @@ func (g *Guard) refused(
 // inFlight says when to try again.
 func inFlight(class *inventory.Class, r *onedefault.Refusal) *apierrors.StatusError {
 	seconds := int32((r.RetryAfter + time.Second - 1) / time.Second) //nolint:gosec // The window is an hour at most.
-	what := fmt.Sprintf("%q is being made the default class for %s and may yet be stored", r.Class, seatText(r.Seat))
-	if r.Class == nameOf(class) {
-		what = fmt.Sprintf("an earlier request to make %q the default class for %s may yet be stored", r.Class, seatText(r.Seat))
-	}
-	refusal := apierrors.NewForbidden(class.Kind.Resource().GroupResource(), class.Name, fmt.Errorf("%s: try again in %d s", what, seconds))
+	refusal := apierrors.NewForbidden(class.Kind.Resource().GroupResource(), class.Name, fmt.Errorf(
+		"%q is being made the default class for %s and may yet be stored: try again in %d s", r.Class, seatText(r.Seat), seconds))
 	refusal.ErrStatus.Details.RetryAfterSeconds = seconds
 	return refusal
 }
@@ -74,55 +71,8 @@ func (g *Guard) secondDefault(
 // seatText names the claim kind and, if the seat has them, the namespace and the partition.
 func seatText(s inventory.Seat) string { return fmt.Sprintf("%q%s", s.ClaimKind, s.In()) }
 
-func seatTexts(seats []inventory.Seat) []string {
-	texts := make([]string, len(seats))
-	for i, s := range seats {
-		texts[i] = seatText(s)
-	}
-	return texts
-}
-
-// moveCommand moves the default of a claim kind from other to the class. It names every claim kind whose default changes with it, without
-// which set-default would refuse.
-func (g *Guard) moveCommand(class, other *inventory.Class, claimKind string) string {
-	snapshot := g.Snapshot()
-	seats, _, _ := seatsOf(snapshot, class)
-	unmarked := map[onedefault.Class]*inventory.Class{nameOf(other): other}
-	for _, s := range seats {
-		for _, c := range snapshot[s.ClaimKind].DefaultsOf(s) {
-			unmarked[nameOf(c)] = c
-		}
-	}
-	kept := func(c *inventory.Class) bool { return unmarked[nameOf(c)] == nil }
-	emptied := map[inventory.Seat]bool{} // Each is looked at once: there may be very many defaults.
-	for _, c := range unmarked {
-		all, _, _ := seatsOf(snapshot, c) // Those that cannot be determined do not get emptier.
-		for _, s := range all {
-			emptied[s] = true
-		}
-	}
-	moved, lost := []string{claimKind}, []string(nil)
-	for s := range emptied {
-		switch {
-		case slices.Contains(seats, s):
-			moved = append(moved, s.ClaimKind)
-		case !slices.ContainsFunc(snapshot[s.ClaimKind].DefaultsOf(s), kept):
-			lost = append(lost, s.ClaimKind)
-		}
-	}
-	return "classbind set-default " + nameOf(class).String() + flags(" --for ", moved) + flags(" --leave-without-default ", lost)
-}
-
-// flags gives each value once, sorted.
-func flags(flag string, values []string) string {
-	if len(values) == 0 {
-		return ""
-	}
-	return flag + strings.Join(slices.Compact(slices.Sorted(slices.Values(values))), flag)
-}
-
 // wayOut says how to move the default with classbind, or remove it with kubectl. The command of classbind moves marks, and to the seat of
-// the class as it is stored.
+// the class as it is stored. If other claim kinds lose or get a default by it, it says so, and how to agree.
 func (g *Guard) wayOut(request *admissionv1.AdmissionRequest, class, before, other *inventory.Class, seat inventory.Seat) string {
 	update := request.Operation == admissionv1.Update
 	stored := []inventory.Seat{seat}
@@ -136,8 +86,8 @@ func (g *Guard) wayOut(request *admissionv1.AdmissionRequest, class, before, oth
 	if !update {
 		first = "create this class without its mark, then run"
 	}
-	return fmt.Sprintf("to move the default, %s: %s; to take it from %q and no more, run: %s",
-		first, g.moveCommand(class, other, seat.ClaimKind), other, unmark(other))
+	return fmt.Sprintf("to move the default, %s: classbind set-default %s --for %s; to take it from %q and no more, run: %s",
+		first, nameOf(class), seat.ClaimKind, other, unmark(other))
 }
 
 func byExpression(k *inventory.ClassKind) bool { return k.DefaultMark.Expression != "" }

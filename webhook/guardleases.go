@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -26,18 +25,16 @@ func (g *Guard) CollectLeases(ctx context.Context) error {
 // collectLeases reads at most MaxLeasesCollected Leases: those whose writes are over, if the seat has no default as far as the snapshot
 // tells. The rest is for the next round. What it reads live decides.
 func (g *Guard) collectLeases(ctx context.Context) {
-	snapshot := g.Snapshot()
+	snapshot, used := g.Snapshot(), map[string]bool{}
 	if snapshot == nil {
 		return
 	}
-	cluster, used := g.store(snapshot), map[string]bool{}
 	for _, view := range snapshot {
 		for seat := range view.DefaultsBySeat() {
 			used[onedefault.LeaseName(seat)] = true
 		}
 	}
-	read, deleted := 0, 0
-	var failure error
+	read, failure := 0, error(nil)
 	for _, name := range g.Sightings.Quiet(g.Window) {
 		if ctx.Err() != nil || read == v1beta1.MaxLeasesCollected {
 			break
@@ -46,34 +43,26 @@ func (g *Guard) collectLeases(ctx context.Context) {
 			continue
 		}
 		read++
-		gone, err := g.collectLease(ctx, snapshot, cluster, name)
-		if gone {
-			deleted++
-		}
-		if err != nil && !errors.Is(err, onedefault.ErrConflict) {
+		if err := g.collectLease(ctx, snapshot, name); err != nil {
 			failure = err
 		}
 	}
-	log := logr.FromContextOrDiscard(ctx)
-	if deleted > 0 {
-		log.V(1).Info("Deleted Leases of seats without a default class", "count", deleted)
-	}
 	if failure != nil && ctx.Err() == nil {
-		log.Info("Cannot delete some Leases of seats without a default class", "read", read, "deleted", deleted, "because", failure.Error())
+		logr.FromContextOrDiscard(ctx).Info("Cannot delete some Leases of seats without a default class", "because", failure.Error())
 	}
 }
 
 // collectLease keeps the Leases of a claim kind whose classes are not all known: a class that is not known cannot be its default, as far as
 // the snapshot tells.
-func (g *Guard) collectLease(ctx context.Context, snapshot selector.Snapshot, cluster *onedefault.Cluster, name string) (bool, error) {
+func (g *Guard) collectLease(ctx context.Context, snapshot selector.Snapshot, name string) error {
 	claimKind := onedefault.ClaimKindOf(name)
 	switch view := snapshot[claimKind]; {
 	case view == nil:
 		if k, err := g.ClaimKind(ctx, claimKind); k != nil || err != nil {
-			return false, err
+			return err
 		}
 	case view.Missing != nil:
-		return false, nil //nolint:nilerr // It is why the Lease is kept.
+		return nil //nolint:nilerr // It is why the Lease is kept.
 	}
-	return cluster.Collect(ctx, name)
+	return g.cluster(snapshot).Collect(ctx, name)
 }

@@ -30,20 +30,13 @@ var (
 	}
 )
 
-// CostlyDecisions returns what a Decider needs to limit the decisions that take much CPU.
-func CostlyDecisions() func(ctx context.Context, namespace string) (done func(), err error) {
-	return costlyDecisions(decisionLimits)
-}
-
-// LateDecisions returns the same for late binding. Namespaces take turns there already, and a worker that waits until one has rested would
-// bind no other's claims.
-func LateDecisions() func(ctx context.Context, namespace string) (done func(), err error) {
+// CostlyDecisions returns what a Decider needs to limit the decisions that take much CPU. Late binding needs no rest of a namespace:
+// namespaces take turns there already, and a worker that waits until one has rested would bind no other's claims.
+func CostlyDecisions(rest bool) func(ctx context.Context, namespace string) (done func(), err error) {
 	limits := decisionLimits
-	limits.Rest = 0
-	return costlyDecisions(limits)
-}
-
-func costlyDecisions(limits fair.Limits) func(ctx context.Context, namespace string) (done func(), err error) {
+	if !rest {
+		limits.Rest = 0
+	}
 	limiter := fair.NewLimiter(limits)
 	return func(ctx context.Context, namespace string) (func(), error) {
 		done, err := limiter.Take(ctx, namespace)

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -55,22 +54,11 @@ type Metrics struct {
 	uses      *prometheus.CounterVec
 	guarded   *prometheus.CounterVec
 	reserved  *prometheus.CounterVec
-
-	// kinds has the kindMetrics of each claim kind by name, because finding a counter by its labels takes a lock.
-	kinds sync.Map
-}
-
-// kindMetrics are the counters of one claim kind.
-type kindMetrics struct {
-	strategy  string
-	decisions map[string]prometheus.Counter // by outcome
-	choosing  prometheus.Observer
-	reads     map[selector.LiveRead]prometheus.Counter
 }
 
 // NewMetrics of the kinds in the snapshot, which is taken anew for each scrape.
 func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
-	m := &Metrics{
+	return &Metrics{
 		snapshot: snapshot,
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "classbind_decisions_total",
@@ -112,8 +100,6 @@ func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 				"With closed, the claims are not counted yet. With crowded, too many claims asked at once.",
 		}, []string{"claim_kind", "outcome"}),
 	}
-	m.kinds.Store("", m.resolve("", ""))
-	return m
 }
 
 // Register the metrics with those that controller-runtime serves.
@@ -128,8 +114,17 @@ func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 
 // Collect includes every counter of every registered kind: a counter that appears with the value 1 shows no increase.
 func (m *Metrics) Collect(to chan<- prometheus.Metric) {
+	for _, outcome := range []string{"untouched", "unavailable"} {
+		m.decisions.WithLabelValues("", "", outcome)
+	}
 	for _, view := range m.snapshot() {
-		m.forKind(view.Kind)
+		for _, outcome := range outcomes {
+			m.decisions.WithLabelValues(view.Kind.Name, string(view.Kind.Strategy.Name), outcome)
+		}
+		for _, outcome := range readOutcomes {
+			m.reads.WithLabelValues(view.Kind.Name, outcome)
+		}
+		m.choosing.WithLabelValues(view.Kind.Name)
 		if view.Kind.Use != "" {
 			m.uses.WithLabelValues(view.Kind.Name, "walked")
 			m.uses.WithLabelValues(view.Kind.Name, "refused")
@@ -154,63 +149,31 @@ func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.decisions, m.choosing, m.reads, m.reading, m.guarded, m.uses, m.reserved}
 }
 
-// forKind returns the counters of a claim kind; nil is one that nobody registered.
-func (m *Metrics) forKind(kind *selector.ClaimKind) *kindMetrics {
-	name, strategy := "", ""
-	if kind != nil {
-		name, strategy = kind.Name, string(kind.Strategy.Name)
-	}
-	if known, _ := m.kinds.Load(name); known != nil && known.(*kindMetrics).strategy == strategy {
-		return known.(*kindMetrics)
-	}
-	k := m.resolve(name, strategy)
-	m.kinds.Store(name, k)
-	return k
-}
-
-func (m *Metrics) resolve(name, strategy string) *kindMetrics {
-	k := &kindMetrics{strategy: strategy, decisions: map[string]prometheus.Counter{}}
-	for _, outcome := range outcomes {
-		if name != "" || outcome == "untouched" || outcome == "unavailable" {
-			k.decisions[outcome] = m.decisions.WithLabelValues(name, strategy, outcome)
-		}
-	}
-	if name == "" {
-		return k // Nothing is chosen.
-	}
-	k.reads = map[selector.LiveRead]prometheus.Counter{}
-	for read, outcome := range readOutcomes {
-		k.reads[read] = m.reads.WithLabelValues(name, outcome)
-	}
-	k.choosing = m.choosing.WithLabelValues(name)
-	return k
-}
-
 // reviewed counts the answer to a claim, and how it came about. The view is nil for an unknown kind, and the decision has no view if none
 // was made.
 func (m *Metrics) reviewed(view *selector.View, d *selector.Decision, outcome string) {
 	if m == nil {
 		return
 	}
-	kind := (*selector.ClaimKind)(nil)
-	if view != nil {
-		kind = view.Kind
+	if view == nil {
+		m.decisions.WithLabelValues("", "", outcome).Inc()
+		return
 	}
-	k := m.forKind(kind)
-	k.decisions[outcome].Inc()
+	claimKind := view.Kind.Name
+	m.decisions.WithLabelValues(claimKind, string(view.Kind.Strategy.Name), outcome).Inc()
 	if d.Drawn() {
-		k.choosing.Observe(d.Took.Seconds())
+		m.choosing.WithLabelValues(claimKind).Observe(d.Took.Seconds())
 	}
 	if len(d.Refused) > 0 {
 		walked := "refused"
 		if d.Class != nil {
 			walked = "walked"
 		}
-		m.uses.WithLabelValues(kind.Name, walked).Inc()
+		m.uses.WithLabelValues(claimKind, walked).Inc()
 	}
 	if d.Read != selector.NotRead {
 		m.reading.Observe(d.ReadTook.Seconds())
-		k.reads[d.Read].Inc()
+		m.reads.WithLabelValues(claimKind, readOutcomes[d.Read]).Inc()
 	}
 }
 
@@ -270,5 +233,5 @@ func (m *Metrics) judged(kind *inventory.ClassKind, response *admissionv1.Admiss
 	if err == nil {
 		outcome = cmp.Or(guardOutcomes[response.AuditAnnotations["reason"]], "untouched")
 	}
-	m.guarded.WithLabelValues(name, outcome).Inc() // It takes a lock, but few classes are judged, and they wait for Leases.
+	m.guarded.WithLabelValues(name, outcome).Inc()
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -197,49 +196,17 @@ func TestMetricsAreThereFromTheBeginning(t *testing.T) {
 	assert.Equal(t, want, seen(), "We should forget no counter: one that begins again is one that jumps.")
 }
 
-// Claims are reviewed while what is registered changes and is scraped.
-func TestMetricsAtOnce(t *testing.T) {
-	inv := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold"))
-	binder := newBinder(t, inv)
-	binder.Metrics = NewMetrics(inv.Snapshot)
-	ctx := logr.NewContext(t.Context(), logr.Discard())
-	const workers, each = 8, 200
-	var working sync.WaitGroup
-	for i := range workers {
-		working.Go(func() {
-			for n := range each {
-				if n%20 == 0 {
-					inv.SetClaimKind(newClaimKind(func(s *v1beta1.ClaimKindSpec) {
-						s.Choice.Strategy = []v1beta1.Strategy{v1beta1.Random, v1beta1.HighestWeight}[i%2]
-					}))
-					counted(t, binder.Metrics)
-				}
-				_, err := byResource(binder)(ctx, newRequest(wantsGold))
-				assert.NoError(t, err)
-			}
-		})
-	}
-	working.Wait()
-	total := 0.0
-	for key, n := range counted(t, binder.Metrics) {
-		if strings.HasPrefix(key, "decisions_total") {
-			total += n
-		}
-	}
-	assert.InDelta(t, workers*each, total, 0, "We should count every claim once, under whichever strategy.")
-}
-
-// BenchmarkReview is what make size follows, to know the files on the way of a claim.
+// BenchmarkReview is what make size follows, to know the files on the way of a claim. The log and the metrics come after the answer.
 func BenchmarkReview(b *testing.B) {
 	inventory := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold", "other tier=gold", "silver tier=silver"))
-	request, ctx := newRequest(wantsGold), logr.NewContext(b.Context(), logr.Discard())
+	request, ctx := newRequest(wantsGold), at(logr.NewContext(b.Context(), logr.Discard()), claimKindName)
 	b.Run("Counted", func(b *testing.B) {
 		binder := &Binder{
 			Snapshot: inventory.Snapshot, Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}, Metrics: NewMetrics(inventory.Snapshot),
 		}
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := byResource(binder)(ctx, request); err != nil {
+			if _, err := binder.Review(ctx, request); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -19,8 +19,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -88,21 +86,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	response.UID = request.UID
 	makePrintable(response)
-	h.reply(w, r, http.StatusOK, encode(response))
+	h.reply(w, http.StatusOK, encode(response))
 }
 
-// reply sends an answer without waiting for the handler to return. A client of HTTP/1.1 has all of it then. One of HTTP/2 waits for the end
-// of the stream, which is only sent when the handler returns; so nothing is sent before that, since it would take two packets.
-func (h *Handler) reply(w http.ResponseWriter, r *http.Request, status int, body []byte) {
-	header := w.Header()
-	header.Set("Content-Type", "application/json")
-	early := r.ProtoMajor == 1
-	if early { // Without the length, the end would be sent when the handler returns.
-		header.Set("Content-Length", strconv.Itoa(len(body)))
-	}
+// reply sends an answer, with its length, without waiting for the handler to return.
+func (h *Handler) reply(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, err := w.Write(body)
-	if err == nil && early {
+	if err == nil {
 		err = http.NewResponseController(w).Flush()
 	}
 	if err != nil {
@@ -123,7 +116,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, request *admissio
 	status := apierrors.NewServiceUnavailable("classbind cannot answer: " + err.Error()).ErrStatus
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	body, _ := kjson.Marshal(status) // It has numbers, strings, and lists of them.
-	h.reply(w, r, http.StatusServiceUnavailable, body)
+	h.reply(w, http.StatusServiceUnavailable, body)
 	if request == nil {
 		h.Log.Error(err, "Cannot read a review", "from", r.RemoteAddr)
 	} else {
@@ -153,22 +146,9 @@ func decode(w http.ResponseWriter, r *http.Request, reserved *reservation) (*adm
 	if len(body) == 0 {
 		return nil, malformed("the request is empty: POST an AdmissionReview")
 	}
-	review := decodedReview{body: body}
-	if err := json.Unmarshal(body, &review, jsontext.AllowDuplicateNames(true)); err != nil {
-		return nil, malformed("cannot decode the request as JSON: %v", err)
-	}
-	switch {
-	case review.apiVersion != apiVersion:
-		return nil, malformed("apiVersion %q: must be %q", review.apiVersion, apiVersion)
-	case review.kind != "AdmissionReview":
-		return nil, malformed("kind %q: must be \"AdmissionReview\"", review.kind)
-	case review.request == nil:
-		return nil, malformed("request: must be set")
-	case review.request.UID == "":
-		return nil, malformed("request.uid: must be set")
-	}
-	arrivalOf(reserved.ctx).user = review.user.Raw
-	return review.request, nil
+	request, user, err := decodeReview(body)
+	arrivalOf(reserved.ctx).user = user
+	return request, err
 }
 
 // deadline is shorter than the API server's, so that our answer comes before its timeout.

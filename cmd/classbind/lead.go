@@ -104,7 +104,7 @@ func (l *leadership) term(ctx context.Context) error {
 		return fmt.Errorf("cannot tell the name of this host: %w", err)
 	}
 	decider := *l.decider
-	decider.Costly = webhook.LateDecisions()
+	decider.Costly = webhook.CostlyDecisions(false)
 	binder := &latebinding.Binder{
 		Claims: l.claims, Events: latebinding.NewEvents(events, instance), Namespaces: mgr.GetClient(),
 		Rate: l.options.lateRate, Decider: &decider,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/webhook/exploretest"
 )
 
 // The exploration runs every interleaving of a few requests on a model of an API server: creations, growth and other updates of claims,
@@ -98,8 +99,6 @@ type exploration struct {
 	// uses has the ledgers that each claim uses.
 	uses  [][]int
 	dies  bool
-	seen  map[string]struct{}
-	stack []world
 	over  string
 	stuck string
 	ends  int
@@ -126,34 +125,20 @@ func (w *world) set(i int, s stored) {
 }
 
 // key has everything that distinguishes states.
-func (w *world) key(b []byte) []byte {
-	number := func(numbers ...int) {
-		for _, n := range numbers {
-			b = append(strconv.AppendInt(b, int64(n), 36), ' ')
-		}
-	}
-	flag := func(f bool) {
-		if f {
-			b = append(b, '+')
-		}
-		b = append(b, ' ')
-	}
-	write := func(of selector.Write) {
-		b = append(append(append(append(append(b, of.Name...), '/'), of.UID...), '@'), of.Base...)
-	}
+func (w *world) key(k *exploretest.Key) {
 	ledger := func(l *Ledger) {
-		b = append(b, l.Version...)
-		flag(l.Open)
-		number(int(l.Limits.Total), int(l.Used), int(l.Counted[claimKind]), len(l.Reservations)) //nolint:gosec // They are small.
-		for i := range l.Reservations {
-			write(l.Reservations[i].Write)
-			number(int(l.Reservations[i].Amount), int(l.Reservations[i].Turn))
+		k.Text(l.Version)
+		k.Flag(l.Open)
+		k.Number(int(l.Limits.Total), int(l.Used), int(l.Counted[claimKind]), len(l.Reservations)) //nolint:gosec // They are small.
+		for _, r := range l.Reservations {
+			k.Text(r.Name, r.UID, r.Base)
+			k.Number(int(r.Amount), int(r.Turn))
 		}
 	}
-	number(w.uid, len(w.history))
+	k.Number(w.uid, len(w.history))
 	for _, claims := range w.history {
 		for _, c := range claims {
-			number(c.uid, c.version, c.usage)
+			k.Number(c.uid, c.version, c.usage)
 		}
 	}
 	for i := range w.ledgers {
@@ -161,43 +146,35 @@ func (w *world) key(b []byte) []byte {
 	}
 	for i := range w.processes {
 		p := &w.processes[i]
-		if number(p.state); p.state == notBegun || p.state == ended {
+		if k.Number(p.state); p.state == notBegun || p.state == ended {
 			continue
 		}
-		write(p.write)
 		over := 0
 		for j, r := range p.ledger.Reservations {
 			if p.over[r] {
 				over |= 1 << j
 			}
 		}
-		number(int(p.amount), p.usage, p.at, p.rounds, p.view, over, int(p.turn))
+		k.Text(p.write.Name, p.write.UID, p.write.Base)
+		k.Number(int(p.amount), p.usage, p.at, p.rounds, p.view, over, int(p.turn))
 		if p.state == writing || p.state == counting || p.state == dropping {
 			ledger(&p.ledger)
 		}
 	}
-	return b
 }
 
 func (e *exploration) run(claims []stored, capacity int64) int {
-	e.seen, e.over, e.stuck, e.ends = map[string]struct{}{}, "", "", 0
+	e.over, e.stuck, e.ends = "", "", 0
 	start := world{history: [][]stored{claims}, processes: make([]process, len(e.scripts)), uid: len(claims)}
 	for k := range start.ledgers {
-		start.ledgers[k] = Ledger{Version: "1", Open: true, Limits: Limits{capacity, inventory.Unlimited}, Used: e.used(claims, k), Counted: map[string]uint64{}}
-	}
-	e.stack = append(e.stack[:0], start)
-	var key []byte
-	for len(e.stack) > 0 && e.over == "" && e.stuck == "" {
-		w := e.stack[len(e.stack)-1]
-		e.stack = e.stack[:len(e.stack)-1]
-		key = w.key(key[:0])
-		if _, ok := e.seen[string(key)]; ok {
-			continue
+		start.ledgers[k] = Ledger{
+			Version: "1", Open: true, Limits: Limits{capacity, inventory.Unlimited}, Used: e.used(claims, k), Counted: map[string]uint64{},
 		}
-		e.seen[string(key)] = struct{}{}
-		e.expand(&w)
 	}
-	return len(e.seen)
+	return exploretest.Run(start, (*world).key, func(w *world, add func(world)) bool {
+		e.expand(w, add)
+		return e.over == "" && e.stuck == ""
+	})
 }
 
 func (e *exploration) used(claims []stored, k int) (total int64) {
@@ -256,7 +233,7 @@ func (e *exploration) mayLand(w *world, r Reservation) bool {
 	return false
 }
 
-func (e *exploration) expand(w *world) {
+func (e *exploration) expand(w *world, add func(world)) {
 	over := true
 	for i := range w.processes {
 		if w.processes[i].state == ended {
@@ -269,7 +246,7 @@ func (e *exploration) expand(w *world) {
 				change(&n)
 			}
 			n.processes[i] = next
-			e.stack = append(e.stack, n)
+			add(n)
 		}
 		switch e.scripts[i].kind {
 		case remove, shrink, touch:

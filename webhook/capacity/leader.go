@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -19,10 +20,8 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-const (
-	// countInterval is the least pause between two rounds, and the longest without a change.
-	countInterval, idleInterval = time.Second, 2 * time.Second
-)
+// countInterval is the pause between two rounds.
+const countInterval = time.Second
 
 // Claims are those of all claim kinds that class kinds with a capacity serve.
 type Claims interface {
@@ -33,8 +32,6 @@ type Claims interface {
 	List(context.Context, *inventory.ClassKind) (func(*inventory.Class) selector.Usage, error)
 	// Landed reads whether a write is stored. It is not, if its kind is no longer registered.
 	Landed(context.Context, selector.Write) (bool, error)
-	// OnChange calls a function after each change, until the context ends.
-	OnChange(ctx context.Context, call func(claimKind string))
 }
 
 // Leader counts the claims of the classes, and keeps a ledger for each. It is made anew for each term.
@@ -50,52 +47,38 @@ type Leader struct {
 	// Window is how long the API server may take to store what was admitted.
 	Window time.Duration
 
-	// asked has the kinds about whose claims API servers ask, since when, and the classes that were there then.
-	asked map[string]*askedKind
-	// closed has since when a ledger was seen closed.
-	closed map[string]time.Time
-	// had has the classes for which there was a ledger.
-	had map[string]bool
-	// seen has when a reservation was first seen, by ledger.
-	seen map[string]map[Reservation]time.Time
+	// asked is since when API servers ask about the claims of a class kind.
+	asked map[string]time.Time
+	// ledgers by name
+	ledgers map[string]*memory
 }
 
-type askedKind struct {
-	since time.Time
-	old   map[string]bool
+// memory of the ledger of a class.
+type memory struct {
+	// old says that a claim may be in flight without a reservation: the class was there before API servers asked, or had a ledger.
+	old bool
+	// closed is since when the ledger was seen closed, zero if it is open.
+	closed time.Time
+	// seen is when each reservation was first seen.
+	seen map[Reservation]time.Time
 }
 
 // Start counts until the context ends.
 func (l *Leader) Start(ctx context.Context) error {
-	l.begin()
-	changed := make(chan struct{}, 1)
-	l.Claims.OnChange(ctx, func(string) {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	})
-	for ctx.Err() == nil {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := l.round(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			logr.FromContextOrDiscard(ctx).Info("Cannot count the claims of some classes, trying again", "because", err.Error())
 		}
-		pause(ctx, nil, countInterval)
-		pause(ctx, changed, idleInterval-countInterval)
-	}
+	}, countInterval)
 	return nil
 }
 
-func (l *Leader) begin() {
-	l.asked, l.closed, l.had = map[string]*askedKind{}, map[string]time.Time{}, map[string]bool{}
-	l.seen = map[string]map[Reservation]time.Time{}
-}
-
-func pause(ctx context.Context, until <-chan struct{}, most time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-until:
-	case <-time.After(most):
+// of a ledger is what is remembered.
+func (l *Leader) of(name string) *memory {
+	if l.ledgers[name] == nil {
+		l.ledgers[name] = &memory{}
 	}
+	return l.ledgers[name]
 }
 
 // round brings all ledgers up to date.
@@ -103,6 +86,9 @@ func (l *Leader) round(ctx context.Context, now time.Time) error {
 	snapshot := l.Snapshot()
 	if snapshot == nil {
 		return nil
+	}
+	if l.ledgers == nil {
+		l.asked, l.ledgers = map[string]time.Time{}, map[string]*memory{}
 	}
 	kinds := map[string]*inventory.Classes{}
 	for _, view := range snapshot {
@@ -121,7 +107,7 @@ func (l *Leader) round(ctx context.Context, now time.Time) error {
 			failure = err
 		}
 	}
-	maps.DeleteFunc(l.asked, func(name string, _ *askedKind) bool { return kinds[name] == nil })
+	maps.DeleteFunc(l.asked, func(name string, _ time.Time) bool { return kinds[name] == nil })
 	if err := all.Wait(); err != nil {
 		failure = err
 	}
@@ -136,34 +122,31 @@ func (l *Leader) roundOf(
 	ctx context.Context, now time.Time, classes *inventory.Classes, needed map[string]bool, all *errgroup.Group,
 ) error {
 	kind := classes.Kind
-	asked := l.asked[kind.Name]
 	is, err := l.Asked(ctx, kind)
 	if err != nil {
 		return err
 	}
+	since, asked := l.asked[kind.Name]
 	if !is {
 		delete(l.asked, kind.Name)
-		asked = nil
-	} else if asked == nil {
-		asked = &askedKind{now, map[string]bool{}}
-		classes.Each(func(c *inventory.Class) { asked.old[nameOf(c)] = true })
-		l.asked[kind.Name] = asked
+	} else if !asked {
+		since, l.asked[kind.Name] = now, now
+		classes.Each(func(c *inventory.Class) { l.of(nameOf(c)).old = true })
 	}
 	var closed, due []*inventory.Class
 	proven := false // An open ledger shows that API servers have asked for a whole window.
 	classes.Each(func(c *inventory.Class) {
 		name := nameOf(c)
 		needed[name] = true
-		e := l.Ledgers.load(name)
+		e, m := l.Ledgers.load(name), l.of(name)
 		if e != nil && e.Open {
-			l.had[name], proven = true, true
-			delete(l.closed, name)
-			over := l.over(now, name, e)
+			m.old, m.closed, proven = true, time.Time{}, true
+			over := l.over(now, m, e)
 			all.Go(func() error { return l.recount(ctx, c, e, over) })
 			return
 		}
-		if _, known := l.closed[name]; !known {
-			l.closed[name] = now
+		if m.closed.IsZero() {
+			m.closed = now
 		}
 		if e == nil {
 			all.Go(func() error { return l.Ledgers.create(ctx, c) })
@@ -171,14 +154,13 @@ func (l *Leader) roundOf(
 		}
 		closed = append(closed, c)
 	})
-	if asked == nil {
+	if !is {
 		return nil
 	}
-	waited := now.Sub(asked.since) >= l.Window
+	waited := now.Sub(since) >= l.Window
 	for _, c := range closed {
-		name := nameOf(c)
-		isNew := !asked.old[name] && !l.had[name]
-		if isNew && (waited || proven) || waited && now.Sub(l.closed[name]) >= l.Window {
+		m := l.of(nameOf(c))
+		if !m.old && (waited || proven) || waited && now.Sub(m.closed) >= l.Window {
 			due = append(due, c)
 		}
 	}
@@ -196,18 +178,18 @@ func (l *Leader) roundOf(
 }
 
 // over are the reservations whose window is over.
-func (l *Leader) over(now time.Time, name string, e *entry) (over []Reservation) {
+func (l *Leader) over(now time.Time, m *memory, e *entry) (over []Reservation) {
 	first := make(map[Reservation]time.Time, len(e.Reservations))
 	for _, r := range e.Reservations {
 		first[r] = now
-		if when, known := l.seen[name][r]; known {
+		if when, known := m.seen[r]; known {
 			first[r] = when
 		}
 		if now.Sub(first[r]) >= l.Window {
 			over = append(over, r)
 		}
 	}
-	l.seen[name] = first
+	m.seen = first
 	return over
 }
 
@@ -238,30 +220,32 @@ func (l *Leader) recount(ctx context.Context, c *inventory.Class, e *entry, over
 }
 
 // collect the ledgers of classes that are gone, or have no capacity any more.
-func (l *Leader) collect(ctx context.Context, kinds map[string]*inventory.Classes, needed map[string]bool) error {
-	for _, name := range l.Ledgers.names() {
-		if needed[name] {
-			continue
+func (l *Leader) collect(ctx context.Context, kinds map[string]*inventory.Classes, needed map[string]bool) (err error) {
+	l.Ledgers.known.Range(func(_, known any) bool {
+		e := known.(*entry) //nolint:forcetypeassert // It has nothing else.
+		if !needed[e.object.Name] {
+			err = l.delete(ctx, kinds, e.object)
 		}
-		e := l.Ledgers.load(name)
-		if e == nil {
-			continue
+		return err == nil
+	})
+	return err
+}
+
+// delete a ledger, unless the classes of its kind are not known.
+func (l *Leader) delete(ctx context.Context, kinds map[string]*inventory.Classes, o *v1beta1.Ledger) error {
+	kind, _, _ := strings.Cut(o.Spec.Class, "/")
+	if kinds[kind] == nil {
+		if unknown, err := l.Unknown(ctx, kind); unknown || err != nil {
+			return err
 		}
-		kind, _, _ := strings.Cut(e.object.Spec.Class, "/")
-		if kinds[kind] == nil {
-			if unknown, err := l.Unknown(ctx, kind); unknown || err != nil {
-				return err
-			}
-		}
-		err := l.Ledgers.Client.Delete(ctx, e.object, client.Preconditions{UID: &e.object.UID, ResourceVersion: &e.object.ResourceVersion})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return fmt.Errorf("cannot delete the ledger %s: %w", name, truncate.Error(err))
-		}
-		if err == nil {
-			l.Ledgers.forget(e.object)
-		}
-		delete(l.closed, name)
-		delete(l.seen, name)
 	}
+	err := l.Ledgers.Client.Delete(ctx, o, client.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("cannot delete the ledger %s: %w", o.Name, truncate.Error(err))
+	}
+	if err == nil {
+		l.Ledgers.forget(o)
+	}
+	*l.of(o.Name) = memory{old: l.of(o.Name).old}
 	return nil
 }

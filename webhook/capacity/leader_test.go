@@ -38,8 +38,6 @@ func (c *counted) Landed(_ context.Context, w selector.Write) (bool, error) {
 	return c.landed[w.UID], nil
 }
 
-func (c *counted) OnChange(context.Context, func(string)) {}
-
 func TestLeader(t *testing.T) {
 	const window = time.Minute
 	s, claims := newAPIServer(t), &counted{usage: map[string]selector.Usage{"old": {Used: 3}, "new": {}}, landed: map[string]bool{}}
@@ -58,7 +56,6 @@ func TestLeader(t *testing.T) {
 		Unknown: func(context.Context, string) (bool, error) { return unknown, nil },
 	}
 	now := time.Now()
-	l.begin()
 	round := func(after time.Duration) {
 		t.Helper()
 		now = now.Add(after)

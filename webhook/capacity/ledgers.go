@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -41,7 +40,7 @@ type Ledgers struct {
 	// Namespace has the ledgers: it is classbind's own.
 	Namespace string
 
-	known sync.Map // *entry by name
+	known sync.Map // *entry by name, written under mu
 	freed atomic.Uint64
 
 	mu     sync.Mutex // guards all below
@@ -102,27 +101,23 @@ func (l *Ledgers) Watch(ctx context.Context, c cache.Cache) error {
 
 // see a ledger, unless it is known so, or newer.
 func (l *Ledgers) see(o *v1beta1.Ledger) *entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	old := l.load(o.Name)
 	if old != nil && versionOf(o) <= versionOf(old.object) {
 		return old
 	}
 	e := &entry{object: o, Ledger: decode(o)}
 	e.reserved = sum(e.Reservations, nil)
-	if old == nil {
-		if _, known := l.known.LoadOrStore(o.Name, e); known {
-			return l.see(o)
+	if old != nil {
+		if e.filled = old.filled; e.Used+e.reserved != old.Used+old.reserved {
+			e.filled = time.Now()
 		}
-		return e
+		if e.Used+e.reserved < old.Used+old.reserved || e.Limits != old.Limits || e.Open != old.Open {
+			l.freed.Add(1)
+		}
 	}
-	if e.filled = old.filled; e.Used+e.reserved != old.Used+old.reserved {
-		e.filled = time.Now()
-	}
-	if !l.known.CompareAndSwap(o.Name, old, e) {
-		return l.see(o)
-	}
-	if e.Used+e.reserved < old.Used+old.reserved || e.Limits != old.Limits || e.Open != old.Open {
-		l.freed.Add(1)
-	}
+	l.known.Store(o.Name, e)
 	return e
 }
 
@@ -132,14 +127,16 @@ func versionOf(o *v1beta1.Ledger) uint64 {
 }
 
 func (l *Ledgers) forget(o *v1beta1.Ledger) {
-	if before, known := l.known.Load(o.Name); known && before.(*entry).object.UID == o.UID { //nolint:forcetypeassert // As above.
-		l.known.CompareAndDelete(o.Name, before)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if before := l.load(o.Name); before != nil && before.object.UID == o.UID {
+		l.known.Delete(o.Name)
 	}
 }
 
 func (l *Ledgers) load(name string) *entry {
 	if e, known := l.known.Load(name); known {
-		return e.(*entry) //nolint:forcetypeassert // As above.
+		return e.(*entry) //nolint:forcetypeassert // It has nothing else.
 	}
 	return nil
 }
@@ -320,14 +317,4 @@ func (l *Ledgers) Open(ctx context.Context, c *inventory.Class, usage selector.U
 		}
 	}
 	return l.recount(ctx, c, count)
-}
-
-// names of the ledgers that are known, sorted.
-func (l *Ledgers) names() (names []string) {
-	l.known.Range(func(name, _ any) bool {
-		names = append(names, name.(string)) //nolint:forcetypeassert // It has no other keys.
-		return true
-	})
-	slices.Sort(names)
-	return names
 }

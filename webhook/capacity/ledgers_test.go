@@ -79,6 +79,10 @@ func TestReserveTogether(t *testing.T) {
 	s, c := newAPIServer(t), newClass("gold", 50)
 	l := opened(t, s, c, 10)
 	other := &Ledgers{Client: s, Live: s, Namespace: "classbind"} // Another replica, which has seen nothing.
+	s.refuse = func() error {
+		time.Sleep(time.Millisecond) // So that the others wait.
+		return nil
+	}
 	var got, refused atomic.Int64
 	var all sync.WaitGroup
 	for i := range 100 {

@@ -1,14 +1,13 @@
 package capacity
 
 import (
-	"cmp"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/webhook/exploretest"
 )
 
 const (
@@ -30,33 +29,14 @@ var situations = map[string]situation{
 	"TwoLedgers": {uses: [][]int{{first, second}, {second}, {first}}, claims: []stored{{}, {}, {}}, capacity: 1, pool: []script{{create, a}, {create, b}, {create, c}, {remove, b}, {leader, first}, {leader, second}}},
 }
 
-func combinations(pool []script, n int, visit func([]script)) {
-	var rest func(from int, chosen []script)
-	rest = func(from int, chosen []script) {
-		if len(chosen) == n {
-			visit(slices.Clone(chosen))
-			return
-		}
-		for i := from; i < len(pool); i++ {
-			rest(i+1, append(slices.Clip(chosen), pool[i]))
-		}
-	}
-	rest(0, nil)
-}
-
 func TestEveryInterleaving(t *testing.T) {
-	usual := "3"
-	if testing.Short() {
-		usual = "2"
-	}
-	requests, err := strconv.Atoi(cmp.Or(os.Getenv("REQUESTS"), usual))
-	require.NoError(t, err, "REQUESTS must be a number of requests.")
+	requests := exploretest.Requests(t)
 	for name, s := range situations {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			states, ends := 0, 0
 			for n := 1; n <= requests; n++ {
-				combinations(s.pool, n, func(scripts []script) {
+				exploretest.Combinations(s.pool, n, false, func(scripts []script) {
 					e := exploration{rules: wholeProtocol, scripts: scripts, uses: s.uses, dies: n < requests}
 					states += e.run(slices.Clone(s.claims), s.capacity)
 					ends += e.ends

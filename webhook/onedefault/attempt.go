@@ -26,24 +26,29 @@ type OpKind int
 
 // The kinds of operations.
 const (
-	// ReadLease of the seat, then call LeaseRead.
 	ReadLease OpKind = iota
-	// ReadClass, then call ClassRead.
 	ReadClass
-	// WriteLease of the seat, then call LeaseWritten.
 	WriteLease
 )
 
+// Result of an operation.
+type Result struct {
+	// Lease or Live is what was read.
+	Lease Lease
+	Live  Live
+	// Written says that the Lease had the version to write over.
+	Written bool
+}
+
 // Attempt takes one request through the Leases of its seats. First it reads all of them, then all classes that may stand in the way, and
-// judges. Then it writes the Leases in their order. If somebody else has written a Lease meanwhile, it reads and judges that one again, and
-// its classes, always after the Lease that names them.
+// judges. Then it writes the Leases in their order. If somebody else has written a Lease meanwhile, it begins again, and keeps what it has
+// written. It reads classes always after the Leases that name them.
 //
 // An Attempt is a value: every method returns the changed one.
 type Attempt struct {
 	id      string
 	request *Request
 	phase   phase
-	at      int // index of the seat to write
 	seats   []progress
 	toRead  []Class
 	read    []classRead
@@ -52,14 +57,14 @@ type Attempt struct {
 
 // progress at a seat.
 type progress struct {
-	lease                Lease
-	known, judged, wrote bool
-	// already says that the class is the default of this seat now, so nothing is written.
-	already bool
-	// inFlight are the writes of the same class that the Lease keeps.
+	lease Lease
+	// known says that the lease was read, and not written since.
+	known bool
+	// wrote says that the Lease may record the attempt's write.
+	wrote bool
+	// toWrite says that the attempt's write is to be recorded beside those inFlight, which are of the same class.
+	toWrite  bool
 	inFlight []Pending
-	// toTakeOut says that the attempt's write is to be taken out, and reread that the Lease was read again for that.
-	toTakeOut, reread bool
 }
 
 type classRead struct {
@@ -89,73 +94,76 @@ func Begin(r *Request, id string) Attempt {
 // Next returns all operations that can be done now, in any order or at once; none if the attempt is over.
 func (a Attempt) Next() []Op {
 	var ops []Op
-	switch a.phase {
-	case readingLeases:
-		for i := range a.seats {
-			if !a.seats[i].known {
-				ops = append(ops, a.op(ReadLease, i))
+	for _, c := range a.toRead {
+		ops = append(ops, Op{Kind: ReadClass, Class: c})
+	}
+	for i := range a.seats {
+		p, op := &a.seats[i], Op{Kind: ReadLease, Seat: a.request.Seats[i], at: i}
+		switch {
+		case a.phase == readingLeases && !p.known, a.phase == takingOut && p.wrote && !p.known:
+			ops = append(ops, op)
+		case a.phase == takingOut && p.wrote:
+			op.Kind, op.Lease = WriteLease, p.lease.without(a.id)
+			ops = append(ops, op)
+		case a.phase == writing && p.toWrite:
+			op.Kind, op.Lease = WriteLease, Lease{
+				Version: p.lease.Version, UID: p.lease.UID, Holder: a.request.Holder,
+				Pending: append(slices.Clip(p.inFlight), Pending{ID: a.id, Base: a.request.Base}),
 			}
+			return []Op{op}
 		}
-	case readingClasses:
-		for _, c := range a.toRead {
-			ops = append(ops, Op{Kind: ReadClass, Class: c})
-		}
-	case writing:
-		op, p := a.op(WriteLease, a.at), &a.seats[a.at]
-		op.Lease = Lease{
-			Version: p.lease.Version, UID: p.lease.UID, Holder: a.request.Holder,
-			Pending: append(slices.Clip(p.inFlight), Pending{ID: a.id, Base: a.request.Base}),
-		}
-		ops = append(ops, op)
-	case takingOut:
-		for i := range a.seats {
-			switch p := &a.seats[i]; {
-			case p.toTakeOut && !p.reread:
-				ops = append(ops, a.op(ReadLease, i))
-			case p.toTakeOut:
-				op := a.op(WriteLease, i)
-				op.Lease = p.lease.without(a.id)
-				ops = append(ops, op)
-			}
-		}
-	case done:
 	}
 	return ops
-}
-
-func (a Attempt) op(kind OpKind, at int) Op {
-	return Op{Kind: kind, Seat: a.request.Seats[at], at: at}
 }
 
 // Refusal is nil if the class may become default.
 func (a Attempt) Refusal() *Refusal { return a.refusal }
 
-// LeaseRead goes on with the Lease that an operation has read.
-func (a Attempt) LeaseRead(op Op, l Lease) Attempt {
+// Done goes on with the result of an operation.
+func (a Attempt) Done(op Op, r Result) Attempt {
 	a.seats = slices.Clone(a.seats)
-	p := &a.seats[op.at]
-	p.lease = l
-	if a.phase == takingOut {
-		p.toTakeOut, p.reread = l.has(a.id), true
-		return a.takenOut()
+	switch p := &a.seats[op.at]; {
+	case op.Kind == ReadClass:
+		a.toRead = slices.DeleteFunc(slices.Clone(a.toRead), func(c Class) bool { return c == op.Class })
+		a.read = append(slices.Clip(a.read), classRead{op.Class, r.Live})
+	case op.Kind == ReadLease:
+		// A write whose answer was lost may have been sent twice, and refused the second time.
+		p.lease, p.known, p.wrote = r.Lease, true, r.Lease.has(a.id)
+	case a.phase == takingOut:
+		p.known, p.wrote = false, !r.Written
+	case r.Written:
+		p.known, p.wrote, p.toWrite = false, true, false
+	default:
+		a.phase = readingLeases
+		for i := range a.seats {
+			a.seats[i].known, a.seats[i].toWrite = false, false
+		}
 	}
-	// A write whose answer was lost may have been sent twice, and refused the second time.
-	p.known, p.wrote = true, l.has(a.id)
-	if slices.ContainsFunc(a.seats, func(p progress) bool { return !p.known }) {
+	return a.next()
+}
+
+// next goes to the next phase if this one is over.
+func (a Attempt) next() Attempt {
+	if len(a.Next()) > 0 {
 		return a
 	}
-	a.phase, a.read, a.toRead = readingClasses, nil, []Class{a.request.Class}
-	for i := range a.seats {
-		if a.seats[i].judged {
-			continue
-		}
-		for _, c := range a.inTheWay(i) {
-			if !slices.Contains(a.toRead, c) {
-				a.toRead = append(a.toRead, c)
+	switch a.phase {
+	case readingLeases:
+		a.phase, a.read, a.toRead = readingClasses, nil, []Class{a.request.Class}
+		for i := range a.seats {
+			for _, c := range a.inTheWay(i) {
+				if !slices.Contains(a.toRead, c) {
+					a.toRead = append(a.toRead, c)
+				}
 			}
 		}
+		return a
+	case readingClasses:
+		return a.judge()
+	default:
+		a.phase = done
+		return a
 	}
-	return a
 }
 
 // inTheWay are the classes that may be the default of a seat: those known to be, and the one that its Lease names.
@@ -165,17 +173,6 @@ func (a Attempt) inTheWay(at int) []Class {
 		classes = append(slices.Clip(classes), l.Holder.Class)
 	}
 	return classes
-}
-
-// ClassRead goes on with the class that an operation has read.
-func (a Attempt) ClassRead(op Op, live Live) Attempt {
-	at := slices.Index(a.toRead, op.Class)
-	a.toRead = slices.Delete(slices.Clone(a.toRead), at, at+1)
-	a.read = append(slices.Clip(a.read), classRead{op.Class, live})
-	if len(a.toRead) > 0 {
-		return a
-	}
-	return a.judge()
 }
 
 func (a Attempt) live(c Class) Live {
@@ -192,52 +189,22 @@ func (a Attempt) judge() Attempt {
 	case a.request.Base != "" && (own.UID != a.request.UID || own.Version != a.request.Base):
 		return a.refuse(&Refusal{Reason: Changed, Class: a.request.Class})
 	}
-	a.seats = slices.Clone(a.seats)
 	var refusal *Refusal
 	for i := range a.seats {
-		if a.seats[i].judged {
+		// Where the class is default already, to drop the write that made it so would free the Lease.
+		if slices.Contains(own.Seats, a.request.Seats[i]) {
 			continue
 		}
-		a.seats[i].judged = true
-		// Dropping the write that made it the default would free the Lease.
-		if a.seats[i].already = slices.Contains(own.Seats, a.request.Seats[i]); a.seats[i].already {
-			continue
-		}
-		if r := a.judgeSeat(i); r != nil && r.worse(refusal) {
+		if r := a.judgeSeat(i); r != nil && (refusal == nil || r.Reason == Taken) { // That does not pass by waiting.
 			refusal = r
 		}
+		a.seats[i].toWrite = !a.seats[i].wrote && !a.request.DryRun
 	}
-	switch {
-	case refusal != nil:
+	if refusal != nil {
 		return a.refuse(refusal)
-	case a.request.DryRun:
-		a.phase = done
-		return a
 	}
-	return a.write()
-}
-
-// write the next Lease, if there is one left.
-func (a Attempt) write() Attempt {
 	a.phase = writing
-	for a.at < len(a.seats) && a.seats[a.at].already {
-		a.at++
-	}
-	if a.at == len(a.seats) {
-		a.phase = done
-	}
-	return a
-}
-
-// worse reports whether r is to be reported rather than o: first what does not pass by waiting, then what takes longer.
-func (r *Refusal) worse(o *Refusal) bool {
-	switch {
-	case o == nil:
-		return true
-	case r.Reason != o.Reason:
-		return r.Reason == Taken
-	}
-	return r.RetryAfter > o.RetryAfter
+	return a.next()
 }
 
 // judgeSeat by the rules in the package comment.
@@ -266,32 +233,15 @@ func (a Attempt) judgeSeat(at int) *Refusal {
 	return refusal
 }
 
-// LeaseWritten goes on after the write of an operation. If the Lease did not have the version that was read, it was not written.
-func (a Attempt) LeaseWritten(op Op, written bool) Attempt {
-	a.seats = slices.Clone(a.seats)
-	p := &a.seats[op.at]
-	switch {
-	case a.phase == takingOut:
-		p.toTakeOut, p.reread = !written, false
-		return a.takenOut()
-	case !written:
-		*p = progress{}
-		a.phase = readingLeases
-		return a
-	}
-	p.wrote = true
-	a.at++
-	return a.write()
-}
-
 // Abandon an attempt that cannot go on. Its last write may have succeeded.
 func (a Attempt) Abandon() Attempt {
 	if a.phase == takingOut || a.phase == done {
 		return a
 	}
+	a.seats = slices.Clone(a.seats)
 	if a.phase == writing {
-		a.seats = slices.Clone(a.seats)
-		a.seats[a.at].wrote = true
+		p := &a.seats[a.Next()[0].at]
+		p.known, p.wrote = false, true
 	}
 	return a.takeOut()
 }
@@ -303,18 +253,8 @@ func (a Attempt) refuse(r *Refusal) Attempt {
 
 // takeOut what was written.
 func (a Attempt) takeOut() Attempt {
-	a.phase, a.seats = takingOut, slices.Clone(a.seats)
-	for i := range a.seats {
-		a.seats[i].toTakeOut = a.seats[i].wrote
-	}
-	return a.takenOut()
-}
-
-func (a Attempt) takenOut() Attempt {
-	if !slices.ContainsFunc(a.seats, func(p progress) bool { return p.toTakeOut }) {
-		a.phase = done
-	}
-	return a
+	a.phase, a.toRead = takingOut, nil
+	return a.next()
 }
 
 // Request asks that a class may become default. None of it is trusted: a review can be forged.

@@ -1,29 +1,14 @@
 package onedefault
 
 import (
-	"cmp"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-)
 
-func combinations(pool []script, n int, visit func([]script)) {
-	var rest func(from int, chosen []script)
-	rest = func(from int, chosen []script) {
-		if len(chosen) == n {
-			visit(chosen)
-			return
-		}
-		for i := from; i < len(pool); i++ {
-			rest(i, append(slices.Clip(chosen), pool[i]))
-		}
-	}
-	rest(0, nil)
-}
+	"github.com/classbind/classbind/webhook/exploretest"
+)
 
 type suite struct {
 	taking    taking
@@ -82,20 +67,10 @@ var (
 	}
 )
 
-// requests returns how many requests run at once: three, or two in short mode. Where there are accidents or a forger, too, it is one less.
-// With a forger it is at most two: three had taken 13 GiB when the exploration was stopped.
-func requests(t *testing.T) int {
-	t.Helper()
-	usual := "3"
-	if testing.Short() {
-		usual = "2"
-	}
-	n, err := strconv.Atoi(cmp.Or(os.Getenv("REQUESTS"), usual))
-	require.NoError(t, err, "REQUESTS must be a number of requests.")
-	return n
-}
-
+// TestEveryInterleaving has one request less where there are accidents or a forger, too. With a forger they are at most two: three had taken
+// 13 GiB when the exploration was stopped.
 func TestEveryInterleaving(t *testing.T) {
+	requests := exploretest.Requests(t)
 	for name, s := range map[string]suite{"OneSeat": oneSeat, "TwoSeats": twoSeats, "Moving": moving} {
 		for _, forger := range []bool{false, true} {
 			if forger {
@@ -119,19 +94,19 @@ func TestEveryInterleaving(t *testing.T) {
 						}
 					}
 				}
-				for n := 1; n <= requests(t); n++ {
-					combinations(s.pool, n, func(scripts []script) {
+				for n := 1; n <= requests; n++ {
+					exploretest.Combinations(s.pool, n, true, func(scripts []script) {
 						if !forger {
-							explore(scripts, n < requests(t))
+							explore(scripts, n < requests)
 							return
 						}
 						forged := s.forged
-						if requests(t) > 3 {
+						if requests > 3 {
 							forged = append(slices.Clip(forged), s.longer...)
 						}
 						for _, f := range forged {
-							if n < min(requests(t), 3) {
-								explore(append(slices.Clip(scripts), f), n < requests(t)-1)
+							if n < min(requests, 3) {
+								explore(append(slices.Clip(scripts), f), n < requests-1)
 							}
 						}
 					})

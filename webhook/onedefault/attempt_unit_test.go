@@ -2,7 +2,6 @@ package onedefault
 
 import (
 	"fmt"
-	"maps"
 	"testing"
 	"time"
 
@@ -50,13 +49,13 @@ func run(a Attempt, lease Lease, live map[Class]Live) (read []Class, written []L
 		}
 		switch op := ops[0]; op.Kind {
 		case ReadLease:
-			a = a.LeaseRead(op, lease)
+			a = a.Done(op, Result{Lease: lease})
 		case ReadClass:
 			read = append(read, op.Class)
-			a = a.ClassRead(op, live[op.Class])
+			a = a.Done(op, Result{Live: live[op.Class]})
 		default:
 			written = append(written, op.Lease)
-			a = a.LeaseWritten(op, true)
+			a = a.Done(op, Result{Written: true})
 		}
 	}
 }
@@ -102,7 +101,7 @@ func TestAttempt(t *testing.T) {
 		"Mine":               {reason: "We should record every write of our class that may be in flight.", lease: held(me, pending("before", "10", window)), want: want{pending: []Pending{pending("before", "10", window), mine}}},
 		"MineOfAnOlderBase":  {reason: "We should drop an update of our class that can land no more.", lease: held(me, pending("before", "9", window)), want: want{pending: []Pending{mine}}},
 		"MineCrowded":        {reason: "We should not let a Lease grow without end, and say when it has room.", lease: held(me, crowd...), want: want{refusal: inFlightFor(me, window-time.Duration(len(crowd)-1))}},
-		"MineSentTwice":      {reason: "We should record once what was written though we were told that it was not.", lease: held(me, pending("mine", "10", window)), want: want{pending: []Pending{mine}}},
+		"MineSentTwice":      {reason: "We should record once what was written though we were told that it was not.", lease: held(me, pending("mine", "10", window)), want: want{nothing: true}},
 		"MineUnderOtherName": {reason: "We should not take another class for ours because somebody names its uid.", lease: Lease{Version: "7", Holder: Holder{Class: other, UID: "me-1"}, Pending: []Pending{pending("o", "9", window)}}, live: Live{UID: "me-1", Version: "9"}, want: want{read: []Class{other}, refusal: inFlightFor(other, window)}},
 		"MineByNameAlone":    {reason: "We should wait for the creation of another class of our name.", lease: Lease{Version: "7", Holder: Holder{Class: me, UID: "me-0"}, Pending: []Pending{pending("o", "", window)}}, want: want{refusal: inFlightFor(me, window)}},
 
@@ -151,96 +150,6 @@ func TestAttempt(t *testing.T) {
 			assert.Equal(t, read, dryRead, "We should look at the same in a dry run.")
 			assert.Equal(t, refusal, dryRefusal, tc.reason)
 			assert.Empty(t, written, "We should write nothing in a dry run.")
-		})
-	}
-}
-
-// TestAttemptOnSeveralSeats follows the operations of an attempt, each as a line.
-func TestAttemptOnSeveralSeats(t *testing.T) {
-	const readMe, readOther = "read golds.example.org/me", "read silvers.example.org/team/other"
-	inFlight := &Refusal{Reason: InFlight, Seat: seat("y"), Class: other, RetryAfter: window}
-	busy := held(other, pending("o", "", window))
-	type want struct {
-		ops     []string
-		refusal *Refusal
-	}
-	for name, tc := range map[string]struct {
-		reason     string
-		claimKinds []string
-		already    []string               // of them
-		held       map[string]Lease       // The others are free.
-		meanwhile  func(map[string]Lease) // before the write of y
-		want       want
-	}{
-		"None":    {reason: "We should let a class be default that takes no seat."},
-		"AllFree": {reason: "We should look at all, then write one after the other.", claimKinds: []string{"x", "y"}, want: want{ops: []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`}}},
-		"RefusedForGoodRatherThanForNow": {
-			reason: "We should say what does not pass by waiting.", claimKinds: []string{"y", "z"},
-			held: map[string]Lease{"y": held(Class{Kind: "k", Name: "late"}, pending("l", "", window)), "z": held(Class{Kind: "k", Name: "default"}, pending("d", "", window))},
-			want: want{ops: []string{"get y", "get z", readMe, "read k/late", "read k/default"}, refusal: &Refusal{Reason: Taken, Seat: seat("z"), Class: Class{Kind: "k", Name: "default"}}},
-		},
-		"AlreadyWhereAnotherIs": {
-			reason: "We should not mind a second default that is there already.", claimKinds: []string{"x", "z"}, already: []string{"z"},
-			held: map[string]Lease{"z": held(Class{Kind: "k", Name: "default"}, pending("d", "", window))},
-			want: want{ops: []string{"get x", "get z", readMe, "read k/default", `put x over "": mine`}},
-		},
-		"AlreadyBesideALostOne": {
-			reason: "We should write nothing where the class is the default already, however often we look.", claimKinds: []string{"x", "y", "z"}, already: []string{"x", "z"},
-			meanwhile: func(leases map[string]Lease) { leases["y"] = Lease{Version: "9"} },
-			want:      want{ops: []string{"get x", "get y", "get z", readMe, `put y over "": mine`, "get y", readMe, `put y over "9": mine`}},
-		},
-		"LostTheSecond": {
-			reason: "We should read a Lease again that was written meanwhile, and that one alone.", claimKinds: []string{"x", "y"},
-			meanwhile: func(leases map[string]Lease) { leases["y"] = Lease{Version: "9"} },
-			want:      want{ops: []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`, "get y", readMe, `put y over "9": mine`}},
-		},
-		"TakenOutBesideAnother": {
-			reason: "We should take out our own write alone.", claimKinds: []string{"x", "y"},
-			meanwhile: func(leases map[string]Lease) {
-				leases["y"] = busy
-				leases["x"] = Lease{Version: "8", Holder: Holder{me, "me-1"}, Pending: []Pending{pending("twin", "", window), pending("mine", "", window)}}
-			},
-			want: want{ops: []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`, "get y", readMe, readOther, "get x", `put x over "8": twin`}, refusal: inFlight},
-		},
-		"OverwrittenMeanwhile": {
-			reason: "We should leave a Lease alone that another took over meanwhile.", claimKinds: []string{"x", "y"},
-			meanwhile: func(leases map[string]Lease) { leases["x"], leases["y"] = busy, busy },
-			want:      want{ops: []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`, "get y", readMe, readOther, "get x"}, refusal: inFlight},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			leases := map[string]Lease{}
-			maps.Copy(leases, tc.held)
-			base, own := "", Live{}
-			if tc.already != nil {
-				base, own = "10", Live{UID: "me-1", Version: "10", Seats: seats(tc.already...)}
-			}
-			a, ops := Begin(newRequest(base, tc.claimKinds...), "mine"), []string(nil)
-			for a.Next() != nil {
-				switch op := a.Next()[0]; op.Kind {
-				case ReadLease:
-					ops = append(ops, "get "+op.Seat.ClaimKind)
-					a = a.LeaseRead(op, leases[op.Seat.ClaimKind])
-				case ReadClass:
-					ops = append(ops, "read "+op.Class.String())
-					live := map[Class]Live{me: own, {Kind: "k", Name: "default"}: {UID: "default-1", Seats: seats("z")}}[op.Class]
-					a = a.ClassRead(op, live)
-				default:
-					if op.Seat == seat("y") && tc.meanwhile != nil {
-						tc.meanwhile(leases)
-						tc.meanwhile = nil
-					}
-					ops = append(ops, fmt.Sprintf("put %s over %q: %s", op.Seat.ClaimKind, op.Lease.Version, op.Lease.Pending[0].ID))
-					written := leases[op.Seat.ClaimKind].Version == op.Lease.Version
-					if written {
-						op.Lease.Version = "put"
-						leases[op.Seat.ClaimKind] = op.Lease
-					}
-					a = a.LeaseWritten(op, written)
-				}
-			}
-			assert.Equal(t, tc.want.ops, ops, tc.reason)
-			assert.Equal(t, tc.want.refusal, a.Refusal(), tc.reason)
 		})
 	}
 }

@@ -20,29 +20,23 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// Cluster is the Store on an API server.
+// Cluster admits default classes on an API server.
 type Cluster struct {
 	// Leases of classbind's own namespace.
 	Leases coordinationclient.LeaseInterface
-	// Live reads a class from the API server.
+	// Live reads a class from the API server; the zero value if there is none.
 	Live func(ctx context.Context, c Class) (Live, error)
 	// Sightings of this replica.
 	Sightings *Sightings
 	// Window is how long the API server may take to store what was admitted.
 	Window time.Duration
+	// Contended reports whether other requests wait for this one, which is refused then at once instead of waiting for what is in flight.
+	// Nil means that none waits.
+	Contended func() bool
 }
 
-// Class reads a class from the API server.
-func (c *Cluster) Class(ctx context.Context, class Class) (Live, error) {
-	return c.Live(ctx, class)
-}
-
-// Lease reads a Lease from the API server.
-func (c *Cluster) Lease(ctx context.Context, seat inventory.Seat) (Lease, error) {
-	return c.read(ctx, LeaseName(seat))
-}
-
-func (c *Cluster) read(ctx context.Context, name string) (Lease, error) {
+// lease as the API server has it; the zero value if there is none.
+func (c *Cluster) lease(ctx context.Context, name string) (Lease, error) {
 	object, err := c.Leases.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		c.Sightings.gone(name)
@@ -64,62 +58,60 @@ func (c *Cluster) read(ctx context.Context, name string) (Lease, error) {
 	return l, nil
 }
 
-// WriteLease creates the Lease if it has no Version. It counts the Lease at once: a replica that does not see the others' Leases limits at
-// least its own.
-func (c *Cluster) WriteLease(ctx context.Context, seat inventory.Seat, l Lease) error {
+// write the Lease of a seat over its Version, or create it if it has none, or delete it if it is free. It reports whether the Lease had
+// that version. It counts the Lease at once: a replica that does not see the others' Leases limits at least its own.
+func (c *Cluster) write(ctx context.Context, seat inventory.Seat, l Lease) (written bool, err error) {
 	if l.Holder.UID == "" {
 		return c.delete(ctx, LeaseName(seat), l)
 	}
 	object := encode(seat, l)
 	if !c.Sightings.mayTake(object.Name, &l) {
-		return fmt.Errorf("%q classes%s are, or were, the default of %d partitions or claim kinds, and may be of no more: "+
+		return false, fmt.Errorf("%q classes%s are, or were, the default of %d partitions or claim kinds, and may be of no more: "+
 			"take the mark from some; classbind deletes the Leases of those without a default after about two minutes",
 			l.Holder.Kind, inventory.Seat{Namespace: l.Holder.Namespace}.In(), v1beta1.MaxSeatLeases)
 	}
-	var err error
 	if l.Version == "" {
 		_, err = c.Leases.Create(ctx, object, metav1.CreateOptions{})
 	} else {
 		_, err = c.Leases.Update(ctx, object, metav1.UpdateOptions{})
 	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || l.Version != "" && apierrors.IsNotFound(err) {
-		return ErrConflict
+		return false, nil
 	}
 	if err == nil {
 		c.Sightings.see(object.Name, &l, time.Now())
 	}
-	return truncate.Error(err)
+	return err == nil, truncate.Error(err)
 }
 
-// Collect deletes a Lease that is as good as none.
-func (c *Cluster) Collect(ctx context.Context, name string) (deleted bool, err error) {
-	l, err := c.read(ctx, name)
+// Collect deletes a Lease that is as good as none, unless it has changed meanwhile.
+func (c *Cluster) Collect(ctx context.Context, name string) error {
+	l, err := c.lease(ctx, name)
 	if err != nil || l.Version == "" {
-		return false, err
+		return err
 	}
 	var now Live
 	if l.Holder.UID != "" {
 		if now, err = c.Live(ctx, l.Holder.Class); err != nil {
-			return false, err
+			return err
 		}
 	}
-	if !l.unused(now, func(s inventory.Seat) bool { return LeaseName(s) == name }) {
-		return false, nil
+	if l.unused(now, func(s inventory.Seat) bool { return LeaseName(s) == name }) {
+		_, err = c.delete(ctx, name, l)
 	}
-	err = c.delete(ctx, name, l)
-	return err == nil, err
+	return err
 }
 
 // delete the Lease that has this version.
-func (c *Cluster) delete(ctx context.Context, name string, l Lease) error {
-	err := c.Leases.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.Version}})
+func (c *Cluster) delete(ctx context.Context, name string, l Lease) (deleted bool, err error) {
+	err = c.Leases.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.Version}})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return ErrConflict
+		return false, nil
 	}
 	if err == nil {
 		c.Sightings.gone(name)
 	}
-	return truncate.Error(err)
+	return err == nil, truncate.Error(err)
 }
 
 // token matches the uids and resourceVersions of all API servers, and our own ids.

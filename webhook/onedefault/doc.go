@@ -54,5 +54,5 @@
 // seat had no default, and whatever takes the seat later has to create the Lease, too.
 //
 // Attempt is the protocol as a state machine without I/O. The tests run it through every interleaving, with a forger and the leader among
-// the requests. Protocol runs it on a cluster.
+// the requests. Cluster runs it on an API server.
 package onedefault

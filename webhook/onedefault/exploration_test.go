@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/webhook/exploretest"
 )
 
 // The exploration runs every interleaving of a few requests on a model of an API server. Each request that makes a class default takes an
@@ -139,8 +140,6 @@ type exploration struct {
 	// accidents end attempts at any moment: replicas are killed, answers lost.
 	accidents bool
 
-	seen   map[string]struct{}
-	stack  []world
 	double *world
 	// left is what a refused request left in flight.
 	left error
@@ -158,42 +157,29 @@ func (w world) clone() world {
 }
 
 // key has everything that distinguishes states.
-func (w *world) key(b []byte) []byte {
-	number := func(numbers ...int) {
-		for _, n := range numbers {
-			b = append(strconv.AppendInt(b, int64(n), 36), ' ')
-		}
-	}
-	flags := func(all ...bool) {
-		for i, f := range all {
-			if f {
-				b = append(b, byte('A'+i))
-			}
-		}
-		b = append(b, ' ')
-	}
+func (w *world) key(k *exploretest.Key) {
 	pending := func(all []Pending) {
 		for _, p := range all {
-			b = append(b, p.ID...)
-			flags(p.Left > 0)
+			k.Text(p.ID)
+			k.Flag(p.Left > 0)
 		}
 	}
 	lease := func(l *Lease) {
-		b = append(append(append(append(b, l.Version...), ':'), l.Holder.Kind...), l.Holder.UID...)
-		flags(l.Landed)
+		k.Text(l.Version, l.Holder.Kind, string(l.Holder.UID))
+		k.Flag(l.Landed)
 		pending(l.Pending)
 	}
 	for _, o := range w.objects {
-		number(o.uid, o.version, int(o.seats))
+		k.Number(o.uid, o.version, int(o.seats))
 	}
 	for i := range w.leases {
-		number(w.writes[i])
+		k.Number(w.writes[i])
 		lease(&w.leases[i])
 	}
 	for i := range w.processes {
 		p := &w.processes[i]
-		number(p.state)
-		flags(p.abandoned)
+		k.Number(p.state)
+		k.Flag(p.abandoned)
 		if p.state == collecting || p.state == deleting {
 			lease(&p.lease)
 			continue
@@ -201,38 +187,36 @@ func (w *world) key(b []byte) []byte {
 		if p.state != attempting && p.state != inFlight {
 			continue
 		}
-		number(int(p.seats))
 		a := &p.attempt
-		b = append(append(append(append(b, a.request.Kind...), a.request.UID...), '@'), a.request.Base...)
+		k.Number(int(p.seats))
+		k.Text(a.request.Kind, string(a.request.UID), a.request.Base)
 		if p.state == inFlight {
-			b = append(b, ' ')
 			continue
 		}
-		number(int(a.phase), a.at, len(a.request.Seats), len(a.toRead))
-		flags(a.refusal != nil)
+		k.Number(int(a.phase), len(a.request.Seats), len(a.toRead))
+		k.Flag(a.refusal != nil)
 		for i := range a.seats {
 			s := &a.seats[i]
-			flags(s.known, s.judged, s.already, s.wrote, s.toTakeOut, s.reread)
+			k.Flag(s.known, s.wrote, s.toWrite)
 			lease(&s.lease)
-			b = append(b, ']')
+			k.Text("]")
 			pending(s.inFlight)
 		}
 		if len(a.toRead) > 0 {
 			for _, r := range a.read {
-				b = append(append(append(append(b, r.class.Kind...), r.live.UID...), '@'), r.live.Version...)
+				k.Text(r.class.Kind, string(r.live.UID), r.live.Version)
 				for _, s := range r.live.Seats {
-					b = append(b, s.ClaimKind...)
+					k.Text(s.ClaimKind)
 				}
 			}
 		}
 	}
-	number(w.version, w.uid, int(w.landed)) //nolint:gosec // It has a bit for each of few uids.
-	return b
+	k.Number(w.version, w.uid, int(w.landed)) //nolint:gosec // It has a bit for each of few uids.
 }
 
 // run explores all states, and returns how many there are.
 func (e *exploration) run(objects []object) int {
-	e.seen, e.double, e.left, e.ends = map[string]struct{}{}, nil, nil, nil
+	e.double, e.left, e.ends = nil, nil, nil
 	start := world{objects: objects, version: 12, uid: 3, processes: make([]process, len(e.scripts))}
 	e.known = map[inventory.Seat][]Class{}
 	for i, o := range objects { // Those that no Lease knows.
@@ -241,23 +225,14 @@ func (e *exploration) run(objects []object) int {
 			e.known[s] = append(e.known[s], names[i])
 		}
 	}
-	e.stack = append(e.stack[:0], start)
-	var buffer []byte
-	for len(e.stack) > 0 && e.double == nil {
-		w := e.stack[len(e.stack)-1]
-		e.stack = e.stack[:len(e.stack)-1]
-		buffer = w.key(buffer[:0])
-		if _, ok := e.seen[string(buffer)]; ok {
-			continue
+	return exploretest.Run(start, (*world).key, func(w *world, add func(world)) bool {
+		if doubleDefault(w) {
+			e.double = w
+			return false
 		}
-		e.seen[string(buffer)] = struct{}{}
-		if doubleDefault(&w) {
-			e.double = &w
-			break
-		}
-		e.expand(&w)
-	}
-	return len(e.seen)
+		e.expand(w, add)
+		return true
+	})
 }
 
 func doubleDefault(w *world) bool {
@@ -271,7 +246,7 @@ func doubleDefault(w *world) bool {
 	return false
 }
 
-func (e *exploration) expand(w *world) {
+func (e *exploration) expand(w *world, add func(world)) {
 	over := true
 	for i := range w.processes {
 		if w.processes[i].state == ended {
@@ -284,7 +259,7 @@ func (e *exploration) expand(w *world) {
 				change(&n)
 			}
 			n.processes[i] = next
-			e.stack = append(e.stack, n)
+			add(n)
 		}
 		switch e.scripts[i].kind {
 		case undefault, remove, touch, plain:
@@ -470,10 +445,10 @@ func (e *exploration) step(w *world, i int, push pusher) {
 			if !e.rules.sameClass && l.Holder.UID == p.attempt.request.UID {
 				l.Holder.Class = p.attempt.request.Class
 			}
-			push(p.with(p.attempt.LeaseRead(op, l)), nil)
+			push(p.with(p.attempt.Done(op, Result{Lease: l})), nil)
 		}
 	case ReadClass:
-		push(p.with(p.attempt.ClassRead(op, e.live(w, &p.attempt, op.Class))), nil)
+		push(p.with(p.attempt.Done(op, Result{Live: e.live(w, &p.attempt, op.Class)})), nil)
 	default:
 		e.write(w, p, op, push)
 	}
@@ -596,7 +571,7 @@ func (e *exploration) write(w *world, p *process, op Op, push pusher) {
 		required = e.rules.takeOutPrecondition
 	}
 	if required && w.leases[k].Version != op.Lease.Version {
-		push(p.with(a.LeaseWritten(op, false)), nil)
+		push(p.with(a.Done(op, Result{})), nil)
 		return
 	}
 	lease := op.Lease
@@ -616,7 +591,7 @@ func (e *exploration) write(w *world, p *process, op Op, push pusher) {
 		lease.Pending[i] = pending
 	}
 	written := func(n *world) { n.leases[k], n.writes[k] = lease, count }
-	push(p.with(a.LeaseWritten(op, true)), written)
+	push(p.with(a.Done(op, Result{Written: true})), written)
 	if e.accidents && a.phase == writing { // It is written, and the answer is lost.
 		push(process{state: attempting, abandoned: true, attempt: a.Abandon(), seats: p.seats}, written)
 	}
@@ -638,11 +613,11 @@ func (e *exploration) stuck(w world) error {
 			switch op := a.Next()[0]; op.Kind {
 			case ReadLease:
 				all := e.sightings(&w, &w.leases[place(op.Seat)])
-				a = a.LeaseRead(op, all[len(all)-1])
+				a = a.Done(op, Result{Lease: all[len(all)-1]})
 			case ReadClass:
-				a = a.ClassRead(op, e.live(&w, &a, op.Class))
+				a = a.Done(op, Result{Live: e.live(&w, &a, op.Class)})
 			default:
-				a = a.LeaseWritten(op, true)
+				a = a.Done(op, Result{Written: true})
 			}
 		}
 		if (a.Refusal() == nil) != free {

@@ -12,24 +12,24 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/webhook/leasetest"
 )
 
-// memory is a Store with the API server's preconditions, which a test can make fail.
+// memory is an API server with Leases and classes.
 type memory struct {
+	*leasetest.Leases
 	// disturb is called before each operation. count is the number of operations of its kind for the seat, with this one. Its error becomes
 	// the operation's.
 	disturb func(ctx context.Context, op Op, count int) error
 	// latency of each operation.
 	latency time.Duration
 
-	mu      sync.Mutex
-	leases  map[inventory.Seat]Lease
+	mu      sync.Mutex // guards all below
 	classes map[Class]Live
-	version int
 	counts  map[string]int
-	writes  int
 	reads   map[Class]int
 }
 
@@ -53,16 +53,7 @@ func (m *memory) begin(ctx context.Context, op Op) error {
 	return ctx.Err()
 }
 
-// Lease is read.
-func (m *memory) Lease(ctx context.Context, s inventory.Seat) (Lease, error) {
-	err := m.begin(ctx, Op{Kind: ReadLease, Seat: s})
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.leases[s], err
-}
-
-// Class is read.
-func (m *memory) Class(ctx context.Context, c Class) (Live, error) {
+func (m *memory) live(ctx context.Context, c Class) (Live, error) {
 	err := m.begin(ctx, Op{Kind: ReadClass, Class: c})
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -70,32 +61,35 @@ func (m *memory) Class(ctx context.Context, c Class) (Live, error) {
 	return m.classes[c], err
 }
 
-// WriteLease over its version.
-func (m *memory) WriteLease(ctx context.Context, s inventory.Seat, l Lease) error {
-	if err := m.begin(ctx, Op{Kind: WriteLease, Seat: s, Lease: l}); err != nil {
-		return err
-	}
+// put a Lease over any version.
+func (m *memory) put(claimKind string, l Lease) { m.Put(encode(seat(claimKind), l)) }
+
+// becomes what is stored of a class.
+func (m *memory) becomes(c Class, l Live) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if l.Version != m.leases[s].Version {
-		return ErrConflict
-	}
-	m.put(s, l)
-	m.writes++
-	return nil
+	m.classes[c] = l
 }
 
-// put a Lease over any version.
-func (m *memory) put(s inventory.Seat, l Lease) {
-	m.version++
-	l.Version = "v" + strconv.Itoa(m.version)
-	m.leases[s] = l
+func (m *memory) lease(claimKind string) *coordinationv1.Lease {
+	return m.All[LeaseName(seat(claimKind))]
 }
 
-func newMemory(leases map[string]Lease) *memory {
-	m := &memory{leases: map[inventory.Seat]Lease{}, classes: map[Class]Live{}, counts: map[string]int{}, reads: map[Class]int{}}
-	for claimKind, l := range leases {
-		m.put(seat(claimKind), l)
+func (m *memory) admit(ctx context.Context, r *Request) (*Refusal, error) {
+	c := &Cluster{Leases: m, Live: m.live, Sightings: NewSightings(), Window: window}
+	return c.Admit(ctx, r)
+}
+
+func newMemory() *memory {
+	m := &memory{Leases: leasetest.New(), classes: map[Class]Live{}, counts: map[string]int{}, reads: map[Class]int{}}
+	m.Before = func(ctx context.Context, verb string, l *coordinationv1.Lease) error {
+		op := Op{Kind: WriteLease, Seat: seat(ClaimKindOf(l.Name))}
+		if verb == "get" {
+			op.Kind = ReadLease
+		} else if verb != "delete" {
+			op.Lease, _ = decode(l) // It is ours.
+		}
+		return m.begin(ctx, op)
 	}
 	return m
 }
@@ -129,12 +123,11 @@ func TestAdmitWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				start, m := time.Now(), newMemory(map[string]Lease{"x": otherInFlight})
+				start, m := time.Now(), newMemory()
+				m.put("x", otherInFlight)
 				m.disturb = func(context.Context, Op, int) error {
-					m.mu.Lock()
-					defer m.mu.Unlock()
 					if time.Since(start) >= tc.after {
-						m.classes[other] = tc.becomes
+						m.becomes(other, tc.becomes)
 					}
 					return nil
 				}
@@ -146,7 +139,7 @@ func TestAdmitWaits(t *testing.T) {
 				}
 				request := newRequest("", "x")
 				request.DryRun = tc.dryRun
-				refusal, err := (&Protocol{Store: m}).Admit(ctx, request)
+				refusal, err := m.admit(ctx, request)
 				require.NoError(t, err, tc.reason)
 				got := want{refused: refusal != nil, took: time.Since(start)}
 				if refusal != nil {
@@ -173,10 +166,8 @@ func TestAdmitLeavesNothing(t *testing.T) {
 	overtake := func(then func(context.Context, *memory, Op, int) error) func(context.Context, *memory, Op, int) error {
 		return func(ctx context.Context, m *memory, op Op, count int) error {
 			if op.Kind == WriteLease && op.Seat == seat("y") && count == 1 {
-				m.mu.Lock()
-				m.put(seat("y"), otherInFlight)
-				m.classes[other] = otherDefault
-				m.mu.Unlock()
+				m.put("y", otherInFlight)
+				m.becomes(other, otherDefault)
 			}
 			return then(ctx, m, op, count)
 		}
@@ -200,7 +191,7 @@ func TestAdmitLeavesNothing(t *testing.T) {
 		"RefusedDryRun":                  {reason: "We should write nothing in a dry run.", y: otherInFlight, live: otherDefault, dryRun: true, want: want{refusal: second}},
 		"Overtaken":                      {reason: "We should take out what we wrote where another was faster.", disturb: overtake(nothing), want: want{refusal: second, writes: 2}},
 		"OvertakenAndNotTakenOutAtFirst": {reason: "We should try once more to take out what we wrote.", disturb: overtake(failing(WriteLease, "x", 2)), want: want{refusal: second, writes: 2}},
-		"OvertakenAndNotReadAtFirst":     {reason: "We should try once more to read what we wrote.", disturb: overtake(failing(ReadLease, "x", 2)), want: want{refusal: second, writes: 2}},
+		"OvertakenAndNotReadAgain":       {reason: "We should take out what we wrote where we cannot look again.", disturb: overtake(failing(ReadLease, "x", 2)), want: want{err: `cannot get the Lease of claim kind "x": connection refused`, writes: 2}},
 		"FirstLeaseNotRead":              {reason: "We should say which Lease we cannot get.", disturb: failing(ReadLease, "x", 1), want: want{err: `cannot get the Lease of claim kind "x": connection refused`}},
 		"FirstLeaseNotWritten":           {reason: "We should say which Lease we cannot write.", disturb: failing(WriteLease, "x", 1), want: want{err: `cannot write the Lease of claim kind "x": connection refused`}},
 		"SecondLeaseNotRead":             {reason: "We should write nothing where we cannot get a Lease.", disturb: failing(ReadLease, "y", 1), want: want{err: `cannot get the Lease of claim kind "y": connection refused`}},
@@ -210,9 +201,7 @@ func TestAdmitLeavesNothing(t *testing.T) {
 			reason: "We should take out what was written though we were not told.",
 			disturb: func(_ context.Context, m *memory, op Op, count int) error {
 				if op.Kind == WriteLease && op.Seat == seat("x") && count == 1 {
-					m.mu.Lock()
-					m.put(op.Seat, op.Lease)
-					m.mu.Unlock()
+					m.put("x", op.Lease)
 					return failure
 				}
 				return nil
@@ -223,11 +212,9 @@ func TestAdmitLeavesNothing(t *testing.T) {
 			reason: "We should take out what was written though we were told that it was not, and refused when we looked again.",
 			disturb: func(_ context.Context, m *memory, op Op, count int) error {
 				if op.Kind == WriteLease && op.Seat == seat("x") && count == 1 {
-					m.mu.Lock()
-					m.put(op.Seat, op.Lease)
-					m.classes[me] = Live{UID: "me-0", Version: "1"}
-					m.mu.Unlock()
-					return ErrConflict
+					m.put("x", op.Lease)
+					m.becomes(me, Live{UID: "me-0", Version: "1"})
+					return apierrors.NewConflict(leasetest.Resource, "x", nil)
 				}
 				return nil
 			},
@@ -235,14 +222,17 @@ func TestAdmitLeavesNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newMemory(map[string]Lease{"y": tc.y})
+			m := newMemory()
+			if tc.y.Holder.UID != "" {
+				m.put("y", tc.y)
+			}
 			m.classes[other] = tc.live
 			if tc.disturb != nil {
 				m.disturb = func(ctx context.Context, op Op, count int) error { return tc.disturb(ctx, m, op, count) }
 			}
 			request := newRequest("", "x", "y")
 			request.DryRun = tc.dryRun
-			refusal, err := (&Protocol{Store: m}).Admit(t.Context(), request)
+			refusal, err := m.admit(t.Context(), request)
 			if tc.want.err != "" {
 				require.EqualError(t, err, tc.want.err, tc.reason)
 				require.ErrorIs(t, err, failure, tc.reason)
@@ -250,70 +240,31 @@ func TestAdmitLeavesNothing(t *testing.T) {
 				require.NoError(t, err, tc.reason)
 			}
 			assert.Equal(t, tc.want.refusal, refusal, tc.reason)
-			assert.Equal(t, tc.want.writes, m.writes, tc.reason)
-			for s, l := range m.leases {
-				assert.NotEqual(t, me, l.Holder.Class, "%v: %s", s, tc.reason)
+			assert.Equal(t, tc.want.writes, m.Writes, tc.reason)
+			for name, l := range m.All {
+				assert.NotEqual(t, me.String(), *l.Spec.HolderIdentity, "%s: %s", name, tc.reason)
 			}
 		})
 	}
-}
-
-// TestAdmitTogether makes several requests for one class. Each writes its first seat, and is then refused for the second.
-func TestAdmitTogether(t *testing.T) {
-	m := newMemory(nil)
-	m.classes[me] = Live{UID: "me-1", Version: "10"}
-	p := &Protocol{Store: m}
-	const together = 4
-	var written sync.WaitGroup
-	written.Add(together)
-	m.disturb = func(_ context.Context, op Op, _ int) error {
-		if op.Kind == WriteLease && op.Seat == seat("y") && len(op.Lease.Pending) > 0 {
-			written.Done() // All have written x.
-			written.Wait()
-			m.mu.Lock()
-			m.put(seat("y"), otherInFlight)
-			m.classes[other] = otherDefault
-			m.mu.Unlock()
-		}
-		return nil
-	}
-	var all sync.WaitGroup
-	refusals := make(chan *Refusal, together)
-	for range together {
-		all.Go(func() {
-			refusal, _ := p.Admit(t.Context(), newRequest("10", "x", "y")) // None, if there is an error.
-			refusals <- refusal
-		})
-	}
-	all.Wait()
-	close(refusals)
-	for refusal := range refusals {
-		assert.Equal(t, &Refusal{Reason: Taken, Seat: seat("y"), Class: other}, refusal)
-	}
-	assert.Empty(t, m.leases[seat("x")].Pending, "We should leave nothing of any in flight.")
-	assert.Empty(t, m.leases[seat("x")].Holder)
-	refusal, err := p.Admit(t.Context(), &Request{Holder: Holder{Class{Kind: "k", Name: "next"}, "next-1"}, Seats: seats("x")})
-	require.NoError(t, err)
-	assert.Nil(t, refusal, "We should not have the next default wait.")
 }
 
 // TestAdmitManySeats admits a class that serves as many claim kinds as a ClassKind may, with an API server that takes 15 ms per call.
 func TestAdmitManySeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const deadline = 2500 * time.Millisecond
-		m := newMemory(nil)
+		m := newMemory()
 		m.latency = 15 * time.Millisecond
 		request := newRequest("10")
 		for i := range 64 {
 			s := seat(fmt.Sprintf("claims-%02d", i))
 			request.Seats = append(request.Seats, s)
-			m.put(s, held(other, pending("o", "10", window)))
+			m.put(s.ClaimKind, held(other, pending("o", "10", window)))
 		}
 		m.classes[me], m.classes[other] = Live{UID: "me-1", Version: "10"}, Live{UID: "other-1", Version: "11"}
 		ctx, cancel := context.WithTimeout(t.Context(), deadline)
 		defer cancel()
 		start := time.Now()
-		refusal, err := (&Protocol{Store: m}).Admit(ctx, request)
+		refusal, err := m.admit(ctx, request)
 		require.NoError(t, err, "We should be in time.")
 		assert.Nil(t, refusal)
 		// 64 reads, 16 at once, two classes at once, and one write after the other.
@@ -324,22 +275,22 @@ func TestAdmitManySeats(t *testing.T) {
 
 func TestAdmitTakesOutWhenThereIsNoTime(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	m := newMemory(nil)
+	m := newMemory()
 	m.disturb = func(_ context.Context, op Op, _ int) error {
 		if op.Kind == WriteLease && op.Seat == seat("y") {
 			cancel() // The API server hangs up.
 		}
 		return nil
 	}
-	refusal, err := (&Protocol{Store: m}).Admit(ctx, newRequest("", "x", "y"))
+	refusal, err := m.admit(ctx, newRequest("", "x", "y"))
 	require.ErrorIs(t, err, context.Canceled, "We should say that we cannot answer.")
 	assert.Nil(t, refusal)
-	assert.Empty(t, m.leases[seat("x")].Pending, "We should take out what we wrote all the same.")
+	assert.Nil(t, m.lease("x"), "We should take out what we wrote all the same.")
 }
 
 func TestAdmitDoesNotTakeOutForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory(nil)
+		m := newMemory()
 		failure := errors.New("connection refused")
 		m.disturb = func(ctx context.Context, op Op, count int) error {
 			if op.Kind == WriteLease && op.Seat == seat("y") {
@@ -351,7 +302,7 @@ func TestAdmitDoesNotTakeOutForEver(t *testing.T) {
 			return nil
 		}
 		start := time.Now()
-		_, err := (&Protocol{Store: m}).Admit(t.Context(), newRequest("", "x", "y"))
+		_, err := m.admit(t.Context(), newRequest("", "x", "y"))
 		require.ErrorIs(t, err, failure, "We should say what went wrong first.")
 		assert.Equal(t, takeOutTimeout, time.Since(start), "We should give up.")
 	})
