@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
@@ -31,6 +32,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	lookup "github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 var (
@@ -48,19 +50,17 @@ type fault struct {
 
 // TestMove moves the default from old to new while answers of the API server get lost, which a real one does not do on demand.
 func TestMove(t *testing.T) {
-	interrupt := func(cancel func(), _ clienttesting.ObjectTracker) { cancel() }
 	moved := []string{"as.test/old: no longer the default for claims.test", "as.test/new: the default for claims.test"}
-	putBack := []string{"as.test/old: no longer the default for claims.test", "as.test/old: the default for claims.test again"}
 	for name, tc := range map[string]struct {
 		reason string
 		// faults of the first writes, in order, by class; later writes have none.
 		faults map[string][]fault
-		// then is run after the first write of a class.
-		then    map[string]func(cancel func(), classes clienttesting.ObjectTracker)
-		timeout time.Duration
-		marked  string
-		out     []string
-		err     []string // its parts; none for success
+		// interrupted is the class after whose first write the command is.
+		interrupted string
+		timeout     time.Duration
+		marked      string
+		out         []string
+		err         []string // its parts; none for success
 	}{
 		"NoFault":            {reason: "We should move the default.", marked: "new", out: moved},
 		"LostUnmark":         {reason: "We should go on where the answer to the first write was lost, although it was stored.", faults: map[string][]fault{"old": {{stored: true, err: errLost}}}, marked: "new", out: moved},
@@ -69,10 +69,10 @@ func TestMove(t *testing.T) {
 		"Unavailable": {
 			reason: "We should put the former default back where the new one cannot be marked.",
 			faults: map[string][]fault{"new": repeat(errUnavailable)},
-			marked: "old", out: putBack,
-			err: []string{"cannot mark as.test/new as the default: the server is going away\nas.test/old is the default again"},
+			marked: "old",
+			err:    []string{"cannot mark as.test/new as the default: the server is going away\nas.test/old is the default again"},
 		},
-		"Refused": {reason: "We should not try again what was refused.", faults: map[string][]fault{"new": {{err: errRefused}}}, marked: "old", out: putBack, err: []string{"not this one\nas.test/old is the default again"}},
+		"Refused": {reason: "We should not try again what was refused.", faults: map[string][]fault{"new": {{err: errRefused}}}, marked: "old", err: []string{"not this one\nas.test/old is the default again"}},
 		"UnmarkRefused": {
 			reason: "We should change nothing where the mark cannot be taken.",
 			faults: map[string][]fault{"old": {{err: errRefused}}},
@@ -81,60 +81,48 @@ func TestMove(t *testing.T) {
 		"PutBackUnavailable": {
 			reason: "We should keep trying to put the former default back.",
 			faults: map[string][]fault{"new": {{err: errRefused}}, "old": {{stored: true}, {err: errUnavailable}, {err: errLost}, {stored: true, err: errLost}}},
-			marked: "old", out: putBack,
-			err: []string{"not this one\nas.test/old is the default again"},
+			marked: "old",
+			err:    []string{"not this one\nas.test/old is the default again"},
 		},
 		"PutBackReverted": {
 			reason: "We should not say that the former default is one again where a webhook takes the mark away.",
 			faults: map[string][]fault{"new": {{err: errRefused}}, "old": {{stored: true}, {}}},
-			out:    []string{"as.test/old: no longer the default for claims.test"},
-			err:    []string{"not this one\nas.test/old did not get its mark back: the mark does not change"},
+			err:    []string{"not this one\ncannot mark as.test/old as the default: the mark does not change"},
 		},
 		"PutBackRefused": {
 			reason: "We should say how to put the former default back where we cannot.",
 			faults: map[string][]fault{"new": {{err: errRefused}}, "old": {{stored: true}, {err: errRefused}}},
-			out:    []string{"as.test/old: no longer the default for claims.test"},
-			err:    []string{"as.test/old did not get its mark back: ", "; to give it back, run: kubectl patch as.test old --type merge --patch '{\"metadata\":{\"annotations\":{\"default\":\"true\"}}}'"},
+			err:    []string{"\ncannot mark as.test/old as the default: ", "; to mark it again, run: kubectl patch as.test old --type merge --patch '{\"metadata\":{\"annotations\":{\"default\":\"true\"}}}'"},
 		},
 		"PutBackNeverAvailable": {
 			reason: "We should not try for ever.",
 			faults: map[string][]fault{"new": {{err: errRefused}}, "old": append([]fault{{stored: true}}, repeat(errUnavailable)...)},
-			out:    []string{"as.test/old: no longer the default for claims.test"},
-			err:    []string{"as.test/old did not get its mark back: timed out after 2m0s: the server is going away; to give it back, run: kubectl"},
-		},
-		"DeletedMeanwhile": {
-			reason: "We should say that the former default was deleted.",
-			faults: map[string][]fault{"new": {{err: errRefused}}},
-			then: map[string]func(func(), clienttesting.ObjectTracker){"old": func(_ func(), c clienttesting.ObjectTracker) {
-				_ = c.Delete(classesOfA, "", "old")
-			}},
-			out: []string{"as.test/old: no longer the default for claims.test"},
-			err: []string{"as.test/old did not get its mark back: it was deleted meanwhile"},
+			err:    []string{"\ntimed out after 2m0s: cannot mark as.test/old as the default: the server is going away; to mark it again, run: kubectl"},
 		},
 		"InterruptedBetween": {
-			reason: "We should put the former default back when we are interrupted.",
-			then:   map[string]func(func(), clienttesting.ObjectTracker){"old": interrupt},
-			marked: "old", out: putBack,
-			err: []string{"interrupted\nas.test/old is the default again"},
+			reason:      "We should put the former default back when we are interrupted.",
+			interrupted: "old",
+			marked:      "old",
+			err:         []string{"interrupted\nas.test/old is the default again"},
 		},
 		"InterruptedAfter": {
-			reason: "We should not put back what was moved when we are interrupted.",
-			then:   map[string]func(func(), clienttesting.ObjectTracker){"new": interrupt},
-			marked: "new", out: moved,
+			reason:      "We should not put back what was moved when we are interrupted.",
+			interrupted: "new",
+			marked:      "new", out: moved,
 			err: []string{"interrupted; the marks are set, but classbind has not confirmed it"},
 		},
 		"InterruptedInDoubt": {
-			reason: "We should look whether the last write was stored before we put anything back.",
-			faults: map[string][]fault{"new": {{stored: true, err: errLost}}},
-			then:   map[string]func(func(), clienttesting.ObjectTracker){"new": interrupt},
-			marked: "new", out: moved,
+			reason:      "We should look whether the last write was stored before we put anything back.",
+			faults:      map[string][]fault{"new": {{stored: true, err: errLost}}},
+			interrupted: "new",
+			marked:      "new", out: moved,
 			err: []string{"interrupted; the marks are set, but classbind has not confirmed it"},
 		},
 		"TimedOut": {
 			reason: "We should put the former default back when time is over.", timeout: time.Second,
 			faults: map[string][]fault{"new": repeat(errUnavailable)},
-			marked: "old", out: putBack,
-			err: []string{"timed out after 1s: cannot mark as.test/new as the default: the server is going away\nas.test/old is the default again"},
+			marked: "old",
+			err:    []string{"timed out after 1s: cannot mark as.test/new as the default: the server is going away\nas.test/old is the default again"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +130,7 @@ func TestMove(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				writes := map[string]int{}
-				classes := newFakeClasses(func(class string, store func() runtime.Object, c clienttesting.ObjectTracker) (stored runtime.Object, err error) {
+				classes := newFakeClasses(func(class string, store func() runtime.Object) (stored runtime.Object, err error) {
 					n := writes[class]
 					writes[class]++
 					f := fault{stored: true}
@@ -155,8 +143,8 @@ func TestMove(t *testing.T) {
 					case f.err == nil: // A webhook reverts it.
 						stored = fakeClass(class, false)
 					}
-					if then := tc.then[class]; then != nil && n == 0 {
-						then(cancel, c)
+					if tc.interrupted == class {
+						cancel()
 					}
 					return stored, f.err
 				})
@@ -188,7 +176,7 @@ func TestMove(t *testing.T) {
 func newFakeMover(classes *dynamicfake.FakeDynamicClient, registrations fakeRegistrations) (m *mover, out *strings.Builder) {
 	out = &strings.Builder{}
 	return &mover{
-		cluster: &cluster{registrations: registrations, classes: classes, resources: fakeResources{}},
+		cluster: &cluster{registrations: registrations, classes: classes, reader: fakeReader{classes}},
 		options: &options{claimKinds: []string{"claims.test"}, timeout: 2 * time.Minute},
 		name:    className{kind: "A", name: "new"}, out: out, progress: io.Discard,
 	}, out
@@ -198,7 +186,7 @@ var classesOfA = schema.GroupVersionResource{Group: "test", Version: "v1", Resou
 
 // newFakeClasses has each write that is not a dry run be stored by write, which gets the name of the class.
 func newFakeClasses(
-	write func(class string, store func() runtime.Object, classes clienttesting.ObjectTracker) (runtime.Object, error),
+	write func(class string, store func() runtime.Object) (runtime.Object, error),
 ) *dynamicfake.FakeDynamicClient {
 	fake := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 		map[schema.GroupVersionResource]string{classesOfA: "AList"}, fakeClass("old", true), fakeClass("new", false), fakeClass("third", false))
@@ -211,14 +199,14 @@ func newFakeClasses(
 			_, stored, err := clienttesting.ObjectReaction(fake.Tracker())(action)
 			utilruntime.Must(err)
 			return stored
-		}, fake.Tracker())
+		})
 		return true, stored, err
 	})
 	return fake
 }
 
 // stores every write.
-func stores(_ string, store func() runtime.Object, _ clienttesting.ObjectTracker) (runtime.Object, error) {
+func stores(_ string, store func() runtime.Object) (runtime.Object, error) {
 	return store(), nil
 }
 
@@ -230,13 +218,13 @@ func TestOvertaken(t *testing.T) {
 	}{
 		"Moved": {"We should name the class that another command has marked.", func(c clienttesting.ObjectTracker) error {
 			return errors.Join(c.Update(classesOfA, fakeClass("new", false), ""), c.Update(classesOfA, fakeClass("third", true), ""))
-		}, "as.test/new was the default for claims.test, but its mark was taken meanwhile; the default is as.test/third now; to move it all the same, run this command again"},
+		}, "as.test/new: the default for claims.test, but lost its mark meanwhile; the default is as.test/third now; to move it all the same, run this command again"},
 		"Unmarked": {"We should say that nothing is the default.", func(c clienttesting.ObjectTracker) error {
 			return c.Update(classesOfA, fakeClass("new", false), "")
-		}, "but its mark was taken meanwhile; no class is the default now"},
+		}, "but lost its mark meanwhile; no class is the default now"},
 		"Deleted": {"We should say that the class is gone.", func(c clienttesting.ObjectTracker) error {
 			return c.Delete(classesOfA, "", "new")
-		}, "but it was deleted meanwhile; no class is the default now"},
+		}, "but lost its mark meanwhile; no class is the default now"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -258,7 +246,7 @@ func TestOvertaken(t *testing.T) {
 // TestKilledBetween ends a command after its first write, and runs it again.
 func TestKilledBetween(t *testing.T) {
 	killed := false
-	fake := newFakeClasses(func(_ string, store func() runtime.Object, _ clienttesting.ObjectTracker) (runtime.Object, error) {
+	fake := newFakeClasses(func(_ string, store func() runtime.Object) (runtime.Object, error) {
 		stored := store()
 		if !killed {
 			killed = true
@@ -323,10 +311,22 @@ func (f fakeRegistrations) List(ctx context.Context, list client.ObjectList, _ .
 	return ctx.Err()
 }
 
-type fakeResources struct{}
+type fakeReader struct{ dynamic.Interface }
 
-func (fakeResources) Resolve(context.Context, string, string, ...string) (lookup.Resource, error) {
+func (fakeReader) Resolve(context.Context, string, string, ...string) (lookup.Resource, error) {
 	return lookup.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "test", Version: "v1", Kind: "A"}}, nil
+}
+
+func (f fakeReader) Classes(ctx context.Context, kind *inventory.ClassKind) (*inventory.Classes, error) {
+	list, err := f.Resource(classesOfA).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var all []*inventory.Class
+	for i := range list.Items {
+		all = append(all, kind.NewClass(&list.Items[i], list.Items[i].Object))
+	}
+	return inventory.NewClasses(kind, all), nil
 }
 
 // TestSlowWrite has an API server that takes longer for a write than reads may.
@@ -343,8 +343,6 @@ func TestSlowWrite(t *testing.T) {
 	t.Cleanup(server.Close)
 	c, err := newCluster(&rest.Config{Host: server.URL, Timeout: forReads})
 	require.NoError(t, err)
-	object := &unstructured.Unstructured{}
-	object.SetName("new")
-	err = c.setMark(t.Context(), newStoredClass(fakeKind("A", "as.test", false).ClassKind, object), nil, false)
+	err = c.setMark(t.Context(), fakeKind("A", "as.test", false).NewClass(&metav1.ObjectMeta{Name: "new"}, nil), false, false)
 	require.NoError(t, err, "We should know the outcome of a write.")
 }

@@ -26,16 +26,10 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// reader of kinds and classes: a *registry.Reader.
-type reader interface {
-	Resolve(ctx context.Context, name, version string, verbs ...string) (cluster.Resource, error)
-	Classes(ctx context.Context, kind *inventory.ClassKind) (*inventory.Classes, error)
-}
-
 // installation of classbind, as it was read once for all sections.
 type installation struct {
 	api    client.Reader
-	reader reader
+	reader connect.Reader
 	own    string // namespace of classbind
 	now    time.Time
 	// renewal is the pause between two looks at a Lease that seems to be held no more, which progress reports.
