@@ -266,7 +266,7 @@ func (w *world) breakWithoutReplica(t *testing.T) {
 	patch := func(t *testing.T, configuration, entry string) {
 		w.kubectl(t, "patch", configuration, "--type=strategic", "-p", `{"webhooks": [`+entry+`]}`)
 	}
-	const gone = "webhook entries: " + classes + ": a second default class of " + sampleAzure + " is not refused: it has no entry\n" +
+	const gone = "webhook entries: classkind/" + sampleAzure + ": a second default class is not refused: there is no webhook entry\n" +
 		"  Do: the leader writes it: see the sections replicas and kinds, and kubectl describe classkind/" + sampleAzure
 	const expired = "certificates: secrets/classbind-system/classbind-ca: its ca.crt expired at TIME\n" +
 		"  Do: have the replicas make another: kubectl delete secret --namespace classbind-system classbind-ca"

@@ -3,12 +3,10 @@ package status
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -32,9 +30,6 @@ type installation struct {
 	reader connect.Reader
 	own    string // namespace of classbind
 	now    time.Time
-	// renewal is the pause between two looks at a Lease that seems to be held no more, which progress reports.
-	renewal  time.Duration
-	progress io.Writer
 
 	claimKinds []v1beta1.ClaimKind
 	classKinds []v1beta1.ClassKind
@@ -51,11 +46,12 @@ type installation struct {
 	leads     bool
 	leaderErr error
 
-	claimEntries webhookconfig.Configurations
-	classEntries admissionregistrationv1.ValidatingWebhookConfiguration
-	// entriesErr are why these are not known.
-	claimEntriesErr, classEntriesErr error
+	entries    webhookconfig.Configurations
+	entriesErr error // why these are not known
 }
+
+// configurations have the entries of claims and of classes.
+var configurations = append(slices.Clone(webhookconfig.ClaimConfigurations), v1beta1.ClassConfiguration)
 
 type served struct {
 	cluster.Resource
@@ -68,8 +64,7 @@ func (i *installation) read(ctx context.Context) (err error) {
 		return err
 	}
 	i.readReplicas(ctx)
-	i.claimEntries, i.claimEntriesErr = webhookconfig.ReadConfigurations(ctx, i.api, webhookconfig.ClaimConfigurations...)
-	i.classEntriesErr = i.api.Get(ctx, client.ObjectKey{Name: v1beta1.ClassConfiguration}, &i.classEntries)
+	i.entries, i.entriesErr = webhookconfig.ReadConfigurations(ctx, i.api, configurations...)
 	if namespace := i.elsewhere(); namespace != "" {
 		return fmt.Errorf("classbind is in namespace %[1]s, where the API server asks it, and not in %[2]s: "+
 			"--classbind-namespace %[1]s", namespace, i.own)
@@ -100,7 +95,7 @@ func (i *installation) read(ctx context.Context) (err error) {
 // classbind's own, where neither a Deployment nor a Lease of a leader is.
 func (i *installation) elsewhere() string {
 	in := map[string]bool{}
-	for _, e := range i.claimEntries.Entries() {
+	for _, e := range i.entries.Entries() {
 		if e.ClientConfig.Service != nil {
 			in[e.ClientConfig.Service.Namespace] = true
 		}
