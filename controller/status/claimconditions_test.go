@@ -187,7 +187,7 @@ func TestSelectorsHeeded(t *testing.T) {
 		},
 		"Defaults": {
 			reason: "We should name the newest of several, and take the marks from all.", defaults: named("new", "old"),
-			want: `False/DefaultStorageClass: the API server gives every claim without a StorageClass the default one, "new", the newest of 2, ` + before +
+			want: `False/DefaultStorageClass: the API server gives every claim without a StorageClass the default one, "new", ` + before +
 				`new old storageclass.kubernetes.io/is-default-class-`,
 		},
 		"NoDefault": {reason: "We should say that claims are ours to bind.", want: "True/NoDefaultStorageClass: no StorageClass is the default, so claims without one are bound"},
@@ -331,7 +331,7 @@ func TestCapacityEnforced(t *testing.T) {
 		"Open":    {reason: "We should say that it is enforced.", capacity: hard, classes: classes, open: "ab", want: "True/Enforced: no class is given more claims than it holds"},
 		"Full": {
 			reason: "We should say which classes are full.", capacity: hard, classes: classes, open: "ab", used: 5,
-			want: "True/Full: no class is given more claims than it holds; 2 classes are full: Gold/a, Gold/b",
+			want: "True/Full: no class is given more claims than it holds; full are Gold/a, Gold/b",
 		},
 		"NotAsked": {
 			reason: "We should not say that it is enforced while claims pass us.", capacity: hard, classes: classes, open: "ab", notAsked: true,
@@ -339,7 +339,7 @@ func TestCapacityEnforced(t *testing.T) {
 		},
 		"Closed": {
 			reason: "We should say which class no claim gets.", capacity: hard, classes: classes, open: "b",
-			want: "False/NotCounted: 1 class is given to no claim until claims are counted, after all writes that are in flight: Gold/a",
+			want: "False/NotCounted: classes that no claim is given until claims are counted, after all writes that are in flight: Gold/a",
 		},
 	} {
 		t.Run(test, func(t *testing.T) {
