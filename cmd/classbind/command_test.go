@@ -154,7 +154,7 @@ func TestCommandsRefuse(t *testing.T) {
 			"ExamplesOfNone": {reason: "We should not print all examples, of which nobody needs all.", args: []string{"--examples"}, want: "--examples: name a preset"},
 			"NoExample": {
 				reason: "We should name a preset that has one.", args: []string{"crossplane-compositions", "--examples"},
-				want: "crossplane-compositions has no example of its own: name a preset that needs it, such as crossplane-v1",
+				want: "crossplane-compositions has no example of its own: name a preset that needs it",
 			},
 		},
 		"bind": {
