@@ -21,7 +21,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/lru"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -61,9 +63,9 @@ func TestReaders(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := &reviewer{t: t, down: tc.down}
-			client, err := newReviewer(jsonConfig, &http.Client{Transport: api})
+			client, err := kubernetes.NewForConfigAndClient(jsonConfig, &http.Client{Transport: api})
 			require.NoError(t, err)
-			r := &readers{unknownReviews: client, knownReviews: client, known: lru.New(v1beta1.MaxScrapes), log: logr.Discard()}
+			r := &readers{reviews: client, rate: flowcontrol.NewFakeAlwaysRateLimiter(), known: lru.New(v1beta1.MaxScrapes), log: logr.Discard()}
 			_, token, _ := strings.Cut(tc.authorization, " ")
 			hash := sha256.Sum256([]byte(token))
 			if tc.known {
@@ -85,7 +87,7 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-var jsonConfig = &rest.Config{Host: "https://localhost", ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}
+var jsonConfig = &rest.Config{Host: "https://localhost", QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}
 
 // reviewer is an API server that knows every token but those made up, and lets "prometheus" read until it is revoked.
 type reviewer struct {
