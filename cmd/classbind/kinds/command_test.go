@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -123,13 +122,9 @@ func TestPresets(t *testing.T) {
 	for _, p := range presets {
 		t.Run(p.name, func(t *testing.T) {
 			readable(t, p)
-			hasFiles(t, p)
 			registers(t, p)
-			needed := slices.ContainsFunc(presets, func(other preset) bool { return slices.Contains(other.needs, p.name) })
-			if needed {
+			if slices.ContainsFunc(presets, func(other preset) bool { return slices.Contains(other.needs, p.name) }) {
 				assert.Empty(t, p.claimKinds, "We should bind no claims for those who want another preset that needs it.")
-			} else {
-				exemplifies(t, p)
 			}
 			for _, o := range objectsOf(t, slices.Concat(p.registrations, p.examples)) {
 				object := fmt.Sprintf("%s %s %s", o.GroupVersionKind().GroupKind(), o.Namespace, o.Name)
@@ -138,25 +133,6 @@ func TestPresets(t *testing.T) {
 			}
 		})
 	}
-}
-
-// hasFiles checks that each file is used.
-func hasFiles(t *testing.T, p preset) {
-	t.Helper()
-	var got []string
-	require.NoError(t, fs.WalkDir(kinds.Files, p.name, func(file string, d fs.DirEntry, err error) error {
-		if !d.IsDir() {
-			got = append(got, strings.TrimPrefix(file, p.name+"/"))
-		}
-		return err
-	}))
-	files := []string{"README.md"}
-	for _, file := range slices.Sorted(slices.Values(append([]string{"claimkinds.yaml", "classkinds.yaml", "clusterrole.yaml"}, exampleFiles...))) {
-		if slices.Contains(got, file) {
-			files = append(files, file)
-		}
-	}
-	assert.Equal(t, append(files, "kustomization.yaml"), got)
 }
 
 // readable checks the README.
@@ -241,16 +217,6 @@ func registers(t *testing.T, p preset) {
 	}
 	_, _, err := execute(t, explain.NewCommand(), "--filename=testdata/unregistered.yaml", "--classes="+filepath.Join(folder, p.name))
 	require.NoError(t, err, "The API server should take the registrations.")
-}
-
-// exemplifies checks the objects of the example.
-func exemplifies(t *testing.T, p preset) {
-	t.Helper()
-	objects := objectsOf(t, p.examples)
-	for _, name := range []string{"by-selector", "by-default"} {
-		assert.True(t, slices.ContainsFunc(objects, func(o metav1.PartialObjectMetadata) bool { return o.Name == name }),
-			"We should have a claim %s.", name)
-	}
 }
 
 // objectsOf files.
