@@ -1,7 +1,6 @@
 package status
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -25,28 +24,31 @@ func checkClaims(ctx context.Context, i *installation, s *Section) {
 	if err != nil {
 		s.unread("the labels of namespaces", err)
 	}
+	classes := i.readClasses(ctx, s)
 	all, unbound := 0, 0
 	var failed []string
 	for _, k := range i.claimKinds {
-		found := i.served[k.Name]
-		if registry.NotInstalledOrUnsuitable(found.err) {
+		found, err := i.reader.Resolve(ctx, k.Resource(), k.ReadVersion(), "create")
+		if registry.NotInstalledOrUnsuitable(err) {
 			continue // A condition says so.
 		}
-		c := &claims{kind: &k, compiled: selector.NewClaimKind(&k, rules.Serving(&k, i.classKinds)...), namespaces: namespaces}
-		c.classes, c.complete = i.classesOf(&k)
-		c.selected, err = claim.NewNamespaces(k.Spec.Claims.NamespaceSelector, i.own)
-		if err = cmp.Or(err, found.err); err == nil {
+		c := &claims{kind: &k, compiled: selector.NewClaimKind(&k, rules.Serving(&k, i.classKinds)...), complete: true, namespaces: namespaces}
+		for _, ck := range rules.Serving(&k, i.classKinds) {
+			if known := classes[ck.Name]; known != nil {
+				c.classes = append(c.classes, known)
+			} else {
+				c.complete = false
+			}
+		}
+		if err == nil {
+			c.selected, err = claim.NewNamespaces(k.Spec.Claims.NamespaceSelector, i.own)
+		}
+		if err == nil {
 			err = i.each(ctx, found.GroupVersionKind, c.add)
 		}
 		if err != nil {
 			s.unread("the claims of "+k.Name, err)
 			failed = append(failed, k.Name)
-		}
-		if !c.complete {
-			s.Unread = append(s.Unread, Unread{
-				What: "whether the classes of all claims of " + k.Name + " are there",
-				Why:  "some kinds of them were not read: see the section kinds",
-			})
 		}
 		all, unbound = all+c.all, unbound+len(c.unbound)
 		c.report(s)
@@ -61,6 +63,25 @@ func checkClaims(ctx context.Context, i *installation, s *Section) {
 	case len(failed) > 0:
 		s.Summary += ", without those of " + selector.List(failed)
 	}
+}
+
+// readClasses returns the classes by the name of the class kind, also those that the server leaves out.
+func (i *installation) readClasses(ctx context.Context, s *Section) map[string]*inventory.Classes {
+	all := map[string]*inventory.Classes{}
+	for _, k := range i.classKinds {
+		found, err := i.reader.Resolve(ctx, k.Name, "", "list", "watch")
+		if err == nil {
+			kind := inventory.NewClassKind(&k, found.GroupVersionKind, found.Namespaced, rules.Served(&k, i.claimKinds)...)
+			all[k.Name], err = i.reader.Classes(ctx, kind)
+		}
+		if err != nil {
+			delete(all, k.Name)
+			if !registry.NotInstalledOrUnsuitable(err) { // Else a condition says so.
+				s.unread("the classes of "+k.Name, err)
+			}
+		}
+	}
+	return all
 }
 
 // namespaces returns the labels of all, nil if no registration selects by them.

@@ -17,11 +17,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/connect"
-	"github.com/classbind/classbind/controller/cluster"
-	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/controller/webhookconfig"
-	"github.com/classbind/classbind/selector/inventory"
-	"github.com/classbind/classbind/selector/rules"
 )
 
 // installation of classbind, as it was read once for all sections.
@@ -31,14 +27,8 @@ type installation struct {
 	own    string // namespace of classbind
 	now    time.Time
 
-	claimKinds []v1beta1.ClaimKind
-	classKinds []v1beta1.ClassKind
-	// served resources of claims, by the name of the ClaimKind.
-	served map[string]served
-	// classes by the name of the class kind, and why those of others are not known.
-	classes    map[string]*inventory.Classes
-	classesErr map[string]error
-
+	claimKinds     []v1beta1.ClaimKind
+	classKinds     []v1beta1.ClassKind
 	deployments    []appsv1.Deployment
 	deploymentsErr error
 	// leader is the holder of the Lease, empty without one, and leads says that it still holds it.
@@ -53,11 +43,6 @@ type installation struct {
 // configurations have the entries of claims and of classes.
 var configurations = append(slices.Clone(webhookconfig.ClaimConfigurations), v1beta1.ClassConfiguration)
 
-type served struct {
-	cluster.Resource
-	err error
-}
-
 // read what several sections need. Without the registrations there is nothing to say.
 func (i *installation) read(ctx context.Context) (err error) {
 	if i.claimKinds, i.classKinds, err = connect.Registrations(ctx, i.api); err != nil {
@@ -68,25 +53,6 @@ func (i *installation) read(ctx context.Context) (err error) {
 	if namespace := i.elsewhere(); namespace != "" {
 		return fmt.Errorf("classbind is in namespace %[1]s, where the API server asks it, and not in %[2]s: "+
 			"--classbind-namespace %[1]s", namespace, i.own)
-	}
-	i.served, i.classes, i.classesErr = map[string]served{}, map[string]*inventory.Classes{}, map[string]error{}
-	for _, k := range i.claimKinds {
-		found, err := i.reader.Resolve(ctx, k.Resource(), k.ReadVersion(), "create")
-		i.served[k.Name] = served{found, err}
-	}
-	for _, k := range i.classKinds {
-		found, err := i.reader.Resolve(ctx, k.Name, "", "list", "watch")
-		var classes *inventory.Classes
-		if err == nil {
-			kind := inventory.NewClassKind(&k, found.GroupVersionKind, found.Namespaced, rules.Served(&k, i.claimKinds)...)
-			classes, err = i.reader.Classes(ctx, kind)
-		}
-		switch {
-		case err == nil:
-			i.classes[k.Name] = classes
-		case !registry.NotInstalledOrUnsuitable(err): // Else a condition says so.
-			i.classesErr[k.Name] = err
-		}
 	}
 	return nil
 }
@@ -104,22 +70,6 @@ func (i *installation) elsewhere() string {
 		return ""
 	}
 	return slices.Collect(maps.Keys(in))[0]
-}
-
-// classesOf returns those of the class kinds that serve a claim kind, also of those that
-// the server leaves out, and reports whether all were read.
-func (i *installation) classesOf(k *v1beta1.ClaimKind) (all []*inventory.Classes, complete bool) {
-	complete = true
-	for _, ck := range i.classKinds {
-		switch classes := i.classes[ck.Name]; {
-		case !ck.Serves(k):
-		case classes == nil:
-			complete = false
-		default:
-			all = append(all, classes)
-		}
-	}
-	return all, complete
 }
 
 // each visits all objects of a kind, a page at a time.

@@ -35,9 +35,6 @@ func checkKinds(_ context.Context, i *installation, s *Section) {
 	}
 	for _, k := range i.classKinds {
 		add("classkind/"+k.Name, k.Status.Conditions)
-		if err := i.classesErr[k.Name]; err != nil {
-			s.unread("the classes of "+k.Name, err)
-		}
 	}
 	s.Summary = fmt.Sprintf("%d of %d ready", ready, len(i.claimKinds)+len(i.classKinds))
 	if i.leaderErr == nil && !i.leads && !i.needsNoLease() {

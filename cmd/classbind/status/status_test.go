@@ -342,7 +342,7 @@ func TestUnread(t *testing.T) {
 		"Secret":                         {"certificates": "not read"},
 		"MutatingWebhookConfiguration":   {"webhook entries": "not read"},
 		"ValidatingWebhookConfiguration": {"webhook entries": "not read"},
-		"Classes":                        {"kinds": "3 of 3 ready", "claims": "2 read"},
+		"Classes":                        {"claims": "2 read"},
 		"Database":                       {"claims": "1 read, without those of databases.example.org"},
 		"Namespace":                      {"claims": "2 read"},
 	} {
