@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
@@ -185,11 +184,6 @@ func TestSelectorsHeeded(t *testing.T) {
 			want: `False/DefaultStorageClass: the API server gives every claim without a StorageClass the default one, "standard", ` + before +
 				`standard storageclass.kubernetes.io/is-default-class-`,
 		},
-		"Defaults": {
-			reason: "We should name the newest of several, and take the marks from all.", defaults: named("new", "old"),
-			want: `False/DefaultStorageClass: the API server gives every claim without a StorageClass the default one, "new", ` + before +
-				`new old storageclass.kubernetes.io/is-default-class-`,
-		},
 		"NoDefault": {reason: "We should say that claims are ours to bind.", want: "True/NoDefaultStorageClass: no StorageClass is the default, so claims without one are bound"},
 		"NotPermitted": {
 			reason: "We should not say what we may not look at.",
@@ -208,35 +202,6 @@ func TestSelectorsHeeded(t *testing.T) {
 	}
 }
 
-// twoPages of one default StorageClass each.
-type twoPages struct{ client.Reader }
-
-func (twoPages) List(_ context.Context, l client.ObjectList, options ...client.ListOption) error {
-	o := &client.ListOptions{}
-	o.ApplyOptions(options)
-	class := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "class" + o.Continue}}
-	class.Annotations = map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}
-	l.(*metav1.PartialObjectMetadataList).Items = []metav1.PartialObjectMetadata{class}
-	l.SetContinue(map[string]string{"": "-2"}[o.Continue])
-	return nil
-}
-
-func TestStorage(t *testing.T) {
-	k := controllertest.NewClaimKind("persistentvolumeclaims")
-	k.Spec.Reference.Path = ".spec.storageClassName"
-	assert.Contains(t, storage(t.Context(), twoPages{}, k).Message, "storageclass class class-2 ", "We should read all pages.")
-}
-
-func TestStorageOfOthers(t *testing.T) {
-	for claimKind, path := range map[string]v1beta1.FieldPath{
-		"persistentvolumeclaims": ".spec.volumeAttributesClassName", "claims.example.org": ".spec.storageClassName",
-	} {
-		k := controllertest.NewClaimKind(claimKind)
-		k.Spec.Reference.Path = path
-		assert.Zero(t, storage(t.Context(), nil, k), "We should say nothing of other claims, or of another field of them.")
-	}
-}
-
 // decided are the outcomes of policies, by claim kind.
 type decided map[string]webhookconfig.PolicyOutcome
 
@@ -252,7 +217,6 @@ func TestPolicyConditions(t *testing.T) {
 	const name, was = "claims.example.org", "True/Old: as it was"
 	const toUs, unchecked = "claims without a selector come to classbind: ", "who may use a class is not checked as registered: "
 	byPolicy := v1beta1.ClaimKindSpec{Admission: v1beta1.Admission{Defaulting: v1beta1.DefaultingPolicy}}
-	byWebhook := v1beta1.ClaimKindSpec{Admission: v1beta1.Admission{Defaulting: v1beta1.DefaultingWebhook}}
 	checked := v1beta1.ClaimKindSpec{Classes: v1beta1.Classes{Use: &v1beta1.Use{Subject: v1beta1.UseByNamespace}}}
 	defaulting := func(o decided, k *v1beta1.ClaimKind) metav1.Condition { return (&Writer{Defaults: o}).defaulting(k) }
 	use := func(o decided, k *v1beta1.ClaimKind) metav1.Condition { return (&Writer{Uses: o}).use(k) }
@@ -267,9 +231,7 @@ func TestPolicyConditions(t *testing.T) {
 		decided decided
 		want    string // as conditionText has it
 	}{
-		"Webhook":        {reason: "We should say nothing of a policy that nobody asked for.", of: defaulting, spec: byWebhook},
 		"Unsaid":         {reason: "We should take what is not said for Webhook.", of: defaulting},
-		"NotKnownYet":    {reason: "We should leave what the last leader said.", of: defaulting, spec: byPolicy, want: was},
 		"UseNotKnownYet": {reason: "We should leave what the last leader said.", of: use, spec: checked, want: was},
 		"Everybody":      {reason: "We should say nothing where everybody may use every class.", of: use},
 		"Given": {

@@ -295,7 +295,6 @@ func TestReconcileClassKindStatus(t *testing.T) {
 		want   string // as writtenReady has it
 	}{
 		"Watched":            {reason: "We should say what became of this generation.", state: servedState("5e1f", 7), want: "True/Served"},
-		"OlderWatched":       {reason: "We should not say of this generation what is known of the one before, and look again.", state: servedState("5e1f", 6), again: registry.RetryCRDAfter},
 		"PredecessorWatched": {reason: "We should not say of this object what is known of one that was deleted, and look again.", state: servedState("c0ffee", 7), again: registry.RetryCRDAfter},
 		"NotWatched": {
 			reason: "We should say why there is no watch, which has nothing to do with the generation.", state: registry.State{Reason: v1beta1.ReasonNotInstalled},
@@ -437,7 +436,6 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 		"Viewed":            {reason: "We should say what became of this generation.", entries: entry, want: "True/Served", message: "claims are bound"},
 		"Closed":            {reason: "We should say nothing before all is known, and look again.", closed: true, entries: entry, again: registry.RetryCRDAfter},
 		"NotViewed":         {reason: "We should say nothing of what we have not heard of, and look again.", view: "-", entries: entry, again: statusDelay},
-		"OlderViewed":       {reason: "We should not say of this generation what is known of the one before, and look again.", view: "5e1f/6", entries: entry, again: statusDelay},
 		"PredecessorViewed": {reason: "We should not say of this object what is known of one that was deleted, and look again.", view: "c0ffee/7", entries: entry, again: statusDelay},
 		"NoClassKind":       {reason: "We should not have claims stopped for which there can be no class.", want: "False/NoClassKind", message: "claims are created as if it were not registered"},
 		"ClassKindUnread": {

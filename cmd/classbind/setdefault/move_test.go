@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -241,32 +240,6 @@ func TestOvertaken(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestKilledBetween ends a command after its first write, and runs it again.
-func TestKilledBetween(t *testing.T) {
-	killed := false
-	fake := newFakeClasses(func(_ string, store func() runtime.Object) (runtime.Object, error) {
-		stored := store()
-		if !killed {
-			killed = true
-			goruntime.Goexit()
-		}
-		return stored, nil
-	})
-	m, out := newFakeMover(fake, fakeRegistrations{})
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = m.run(t.Context())
-	}()
-	<-ended
-	require.True(t, killed)
-	require.Empty(t, out.String(), "It should have ended before it could say so.")
-
-	m, out = newFakeMover(fake, fakeRegistrations{})
-	require.NoError(t, m.run(t.Context()), "We should go on where no class is the default.")
-	assert.Equal(t, "as.test/new: the default for claims.test\n", out.String())
 }
 
 func repeat(err error) []fault { return slices.Repeat([]fault{{err: err}}, 1000) }

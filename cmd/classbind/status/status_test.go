@@ -2,7 +2,6 @@ package status
 
 import (
 	"crypto/x509"
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -373,15 +372,4 @@ func TestUnread(t *testing.T) {
 	w.unread = []string{"ClaimKind"}
 	_, err := w.report(t)
 	require.ErrorContains(t, err, "cannot list ClaimKinds", "We should have nothing to say without the registrations.")
-}
-
-func TestReportForPrograms(t *testing.T) {
-	w := newWorld(t)
-	w.gold.SetName("silver")
-	report, err := w.report(t)
-	require.NoError(t, err)
-	text, err := json.Marshal(report)
-	require.NoError(t, err)
-	assert.Contains(t, string(text), `{"kind":"Report","apiVersion":"status.classbind.io/v1beta1","sections":[{"name":"replicas","state":"OK",`)
-	assert.Contains(t, string(text), `"findings":[{"where":"claimkind/databases.example.org","what":"1 claim has`)
 }
