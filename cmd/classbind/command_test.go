@@ -69,14 +69,8 @@ func TestStopped(t *testing.T) {
 	got := stopped("cannot connect to the cluster", fmt.Errorf("error listening: %w", err))
 	require.ErrorContains(t, got, "cannot listen: ", "We should not blame the cluster for a busy port.")
 	assert.Contains(t, got.Error(), busy.Addr().String(), "We should name the address.")
-	assert.Contains(t, got.Error(), "end the process that does, or choose another address with --webhook-bind-address, --health-probe-bind-address", "We should say how to mend it.")
+	assert.Contains(t, got.Error(), "choose another address with --webhook-bind-address, --health-probe-bind-address", "We should say how to mend it.")
 	assert.NotContains(t, got.Error(), "cluster")
-
-	_, err = net.Listen("tcp", "192.0.2.1:0") // RFC 5737: no machine has it.
-	require.Error(t, err)
-	got = stopped("cannot connect to the cluster", err)
-	require.ErrorContains(t, got, ": choose another address with --webhook-bind-address", "We should say how to mend an address that is not ours.")
-	assert.NotContains(t, got.Error(), "end the process", "We should not blame a process that there is not.")
 
 	_, err = net.Dial("tcp", "localhost:1")
 	require.Error(t, err)
@@ -177,7 +171,6 @@ func TestCommandsRefuse(t *testing.T) {
 			"EmptyName":      {reason: "We should refuse an empty name.", args: []string{"Class/", "--for=claims"}, want: `"Class/": must be KIND/NAME`},
 			"EmptyNamespace": {reason: "We should refuse an empty namespace.", args: []string{"Class//gold", "--for=claims"}, want: `"Class//gold": must be KIND/NAME`},
 			"EmptyFor":       {reason: "We should refuse an empty --for, such as that of an unset variable.", args: []string{"Class/gold", "--for="}, want: "--for: name the claim kind"},
-			"EmptyAmongFor":  {reason: "We should refuse an empty name in a list.", args: []string{"Class/gold", "--for=claims,,others"}, want: `--for="claims,,others": must have no empty name`},
 			"NoTimeout":      {reason: "We should refuse a timeout of 0, which means forever to other commands.", args: []string{"Class/gold", "--for=claims", "--timeout=0"}, want: `--timeout="0s": must be more than 0`},
 			"DryRunOfKubectl": {
 				reason: "We should refuse kubectl's values of --dry-run, one of which, none, means to write.",
@@ -237,11 +230,9 @@ func TestCommandsRefuse(t *testing.T) {
 
 // TestEverythingAtOnce names all errors, so that nobody has to try three times.
 func TestEverythingAtOnce(t *testing.T) {
-	for _, args := range [][]string{{"set-default", "gold", "--timeout=0s", "--leave-without-default=a,,b"}, {"explain", "-o", "xml", "-n", "Team_A"}} {
-		_, err := run(t, args...)
-		require.Error(t, err)
-		assert.Len(t, strings.Split(err.Error(), "\n"), 3, "%v", err)
-	}
+	_, err := run(t, "explain", "-o", "xml", "-n", "Team_A")
+	require.Error(t, err)
+	assert.Len(t, strings.Split(err.Error(), "\n"), 3, "%v", err)
 }
 
 func TestVersion(t *testing.T) {

@@ -2,7 +2,6 @@ package status
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -105,9 +104,6 @@ func ofWatch(err error, conditionType, message, unmet string) metav1.Condition {
 		return c
 	}
 	c = failed(c, registry.ReasonFor(err), "%s: %v", unmet, err)
-	if fault := (*inventory.Fault)(nil); errors.As(err, &fault) {
-		c.Reason = fault.Reason
-	}
 	if apierrors.IsForbidden(err) {
 		c.Reason = v1beta1.ReasonNotPermitted
 		c.Message += ": label a ClusterRole that allows list, watch and, for BindLater, patch with " + v1beta1.AggregateLabel + "=true"

@@ -282,35 +282,32 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 }
 
 func (s *Writer) claimsReady(ctx context.Context, k *v1beta1.ClaimKind, view *selector.View) (ready metav1.Condition, err error) {
-	ready = metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse}
 	configurations, err := webhookconfig.ReadConfigurations(ctx, s.Client, webhookconfig.ClaimConfigurations...)
 	if err != nil {
 		return ready, err
 	}
-	e := configurations.ClaimEntry(k.Name)
+	ready = met(v1beta1.ConditionReady, v1beta1.ReasonServed, "claims are bound when they are created")
+	fault, e := view.Fault, configurations.ClaimEntry(k.Name)
 	switch {
 	case e == nil && view.Conflict != nil: // One with an entry binds claims until that of the first by name is there.
-		ready.Reason, ready.Message = view.Conflict.Reason, view.Conflict.Text
-	case view.Fault != nil:
-		ready.Reason, ready.Message = view.Fault.Reason, view.Fault.Text
-		if e == nil {
-			ready.Message += registry.NotEnforced
-		}
+		fault = view.Conflict
+	case fault != nil && e == nil:
+		fault = &inventory.Fault{Reason: fault.Reason, Text: fault.Text + registry.NotEnforced}
+	case fault != nil:
 	case e != nil && !webhookconfig.IsOfAnyVersion(e):
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, v1beta1.ReasonServed, "claims are bound when they are created"
 		addProblem(&ready, s.ClaimEntries)
 		s.describeCheck(k, &ready)
+		return ready, nil
 	case s.ClaimEntries.TooLarge(k.Name) != "":
-		ready.Reason, ready.Message = v1beta1.ReasonTooLarge, "claims are not bound: "+s.ClaimEntries.TooLarge(k.Name)
+		fault = inventory.Faultf(v1beta1.ReasonTooLarge, "claims are not bound: %s", s.ClaimEntries.TooLarge(k.Name))
 	default:
-		if unservable := registry.Unservable(ctx, s.Registration, k, view); unservable != nil {
-			ready.Reason, ready.Message = unservable.Reason, unservable.Text
-			break
+		if fault = registry.Unservable(ctx, s.Registration, k, view); fault == nil {
+			ready = failed(ready, v1beta1.ReasonNotConfigured, "the webhook configuration has no entry for it yet")
+			addProblem(&ready, s.ClaimEntries)
+			return ready, nil
 		}
-		ready.Reason, ready.Message = v1beta1.ReasonNotConfigured, "the webhook configuration has no entry for it yet"
-		addProblem(&ready, s.ClaimEntries)
 	}
-	return ready, nil
+	return failed(ready, fault.Reason, "%s", fault.Text), nil
 }
 
 // describeCheck says of a claim kind whose claims are bound if the API server does not ask about the classes that they name.
