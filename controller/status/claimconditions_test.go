@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -70,29 +69,6 @@ func TestCountClaims(t *testing.T) {
 			assert.Equal(t, tc.want, k.Status.Claims, tc.reason)
 		})
 	}
-}
-
-func TestOnClassCounts(t *testing.T) {
-	inv := selector.NewInventory()
-	inv.SetClaimKind(selector.NewClaimKind(controllertest.NewClaimKind("claims.example.org")))
-	for _, name := range []string{"golds.example.org", "silvers.example.org"} {
-		k := controllertest.NewClassKind(name, name)
-		k.ClaimKinds = []string{"claims.example.org"}
-		inv.SetClasses(inventory.NewClasses(k, nil))
-	}
-	others := controllertest.NewClassKind("others.example.org", "Other")
-	others.ClaimKinds = []string{"others.example.org"}
-	inv.SetClasses(inventory.NewClasses(others, nil))
-	inv.Open()
-	var counted []string
-	c := &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*controllertest.NewClaimKind("claims.example.org")}}
-	s := &Writer{Snapshot: inv.Snapshot, Registration: fixed{}, Claims: watched{}, ClaimEntries: said{}, Client: c}
-	s.onClassCounts(t.Context(), func(classKind string) { counted = append(counted, classKind) })
-	s.counted.Notify("nobody.example.org")
-	assert.Empty(t, counted, "We should count nothing for claims that no class serves.")
-	_, err := s.reconcileClaimKind(t.Context(), "claims.example.org")
-	require.NoError(t, err)
-	assert.ElementsMatch(t, []string{"golds.example.org", "silvers.example.org"}, counted, "We should count the classes that serve these claims, and no others.")
 }
 
 func TestDescribeClaims(t *testing.T) {

@@ -385,10 +385,6 @@ func TestGuarded(t *testing.T) {
 			assert.EqualValues(t, 7, got.ObservedGeneration)
 		})
 	}
-	refused := errors.New("connection refused")
-	_, err := (&Writer{Client: &controllertest.Cached{Err: refused}}).guarded(t.Context(), &v1beta1.ClassKind{})
-	require.ErrorIs(t, err, refused, "We should not say that we are not asked when we could not look.")
-
 	k := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	s := &Writer{Client: &controllertest.Cached{Guarding: entries(name)}, ClassEntries: entriesWithout{kind: name + v1beta1.DeletionSuffix}}
 	for onDelete, want := range map[v1beta1.OnDelete]string{

@@ -53,11 +53,11 @@ func (m *mover) run(ctx context.Context) error {
 		m.print(p.line() + " already")
 		return nil
 	}
-	if err := m.check(ctx, p); err != nil {
+	if err := m.move(ctx, p, true); err != nil {
 		return fmt.Errorf("%w\nnothing was changed", err)
 	}
 	if !m.options.dryRun {
-		if err := m.move(ctx, p); err != nil {
+		if err := m.move(ctx, p, false); err != nil {
 			if err := m.putBack(ctx, p, err); err != nil {
 				return err
 			}
@@ -132,28 +132,10 @@ func (m *mover) plan(ctx context.Context) (*plan, error) {
 	return newPlan(views, target, claimKinds, without)
 }
 
-// check in a dry run what can be checked.
-func (m *mover) check(ctx context.Context, p *plan) error {
+// move the mark, or check in a dry run what can be checked.
+func (m *mover) move(ctx context.Context, p *plan, dryRun bool) error {
 	for _, d := range p.unmark {
-		if err := m.write(ctx, d, false, true, maxRetries); err != nil {
-			return err
-		}
-	}
-	if p.target.Default {
-		return nil
-	}
-	err := m.write(ctx, p.target, true, true, maxRetries)
-	// A refusal because of the present default is no obstacle. It proves that the request reached the guard: the user has the permission,
-	// and the schema and the policies, which come before webhooks, accept it.
-	if len(p.unmark) > 0 && refusedByGuard(err, p.target.Kind) && !inFlight(err) {
-		return nil
-	}
-	return err
-}
-
-func (m *mover) move(ctx context.Context, p *plan) error {
-	for _, d := range p.unmark {
-		if err := m.write(ctx, d, false, false, maxRetries); err != nil {
+		if err := m.write(ctx, d, false, dryRun, maxRetries); err != nil {
 			return err
 		}
 	}
@@ -162,7 +144,13 @@ func (m *mover) move(ctx context.Context, p *plan) error {
 	}
 	// A dry run first: if anything but the guard refuses the mark, it should do so here. Once the guard has admitted the target, it
 	// holds back all others for a while, the former default included.
-	if err := m.write(ctx, p.target, true, true, maxRetries); err != nil {
+	err := m.write(ctx, p.target, true, true, maxRetries)
+	switch {
+	case dryRun && len(p.unmark) > 0 && refusedByGuard(err, p.target.Kind) && !inFlight(err):
+		// A refusal because of the present default is no obstacle. It proves that the request reached the guard: the user has the
+		// permission, and the schema and the policies, which come before webhooks, accept it.
+		return nil
+	case dryRun || err != nil:
 		return err
 	}
 	return m.write(ctx, p.target, true, false, maxRetries)

@@ -69,11 +69,6 @@ func TestStatus(t *testing.T) {
 			change:    func(w *world) { w.classes.Webhooks = nil },
 			want:      []string{"kinds: classkind/golds.example.org: Ready is False (NotSynced): no", "kinds: classkind/golds.example.org: ClaimKindsRegistered is False (NotRegistered): others"},
 		},
-		"NotReadyForAnotherReason": {
-			reason:    "We should not take for a consequence what has a cause of its own.",
-			claimKind: []string{"Ready=False/TooLarge: no room", "ClassKindsRead=False/NotPermitted: no right"},
-			want:      []string{"kinds: claimkind/databases.example.org: Ready is False (TooLarge): no room", "kinds: claimkind/databases.example.org: ClassKindsRead is False (NotPermitted): no right"},
-		},
 		"Conditions": {
 			reason:    "We should find each condition that is not met, once.",
 			claimKind: []string{"Ready=True/Served", "SingleDefault=False/Is", "PathsValid=False/Is", "SelectorsHeeded=False/Is", "LateBinding=False/Is", "ClaimsCounted=False/Is"},
@@ -119,11 +114,6 @@ func TestStatus(t *testing.T) {
 			claimKind: []string{"Ready=True/Served", "RelatedKnown=True/NotInstalled: no plans"},
 			note:      "claimkind/databases.example.org: RelatedKnown is True (NotInstalled): no plans",
 		},
-		"Ambiguous": {
-			reason:    "We should tell of a class kind that only some claim kinds are offered.",
-			classKind: []string{"Ready=True/AmbiguousReference: not to others"},
-			note:      "classkind/golds.example.org: Ready is True (AmbiguousReference): not to others",
-		},
 		"Drain": {
 			reason: "We should not take a drain for broken that the PodDisruptionBudget allows.",
 			change: func(w *world) {
@@ -135,9 +125,8 @@ func TestStatus(t *testing.T) {
 			reason: "We should find claims that nobody binds, beside one whose class is gone.", change: delayed(""),
 			want: []string{"1 claim has a class that is gone: team/default", "1 claim has no class, in namespaces that are excluded: kube-system/waits"},
 		},
-		"DelayedByTheClaim":     {reason: "We should not take for lost what may not be bound yet.", change: delayed("has(claim.spec.ready)"), want: []string{"1 claim has a class that is gone: team/default"}},
-		"DelayedByTheNamespace": {reason: "We should not take for lost what may not be bound yet.", change: delayed("has(namespace.metadata.labels)"), want: []string{"1 claim has a class that is gone: team/default"}},
-		"Rebound":               {reason: "We should not take for gone a class that claims.when takes for none.", change: delayed("claim.spec.classRef == 'default'")},
+		"DelayedByTheClaim": {reason: "We should not take for lost what may not be bound yet.", change: delayed("has(claim.spec.ready)"), want: []string{"1 claim has a class that is gone: team/default"}},
+		"Rebound":           {reason: "We should not take for gone a class that claims.when takes for none.", change: delayed("claim.spec.classRef == 'default'")},
 		"CAExpired": {
 			reason: "We should find an expired CA where it is kept, and not each entry that trusts it.",
 			change: func(w *world) {
