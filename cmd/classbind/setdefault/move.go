@@ -160,19 +160,21 @@ func (m *mover) move(ctx context.Context, p *plan, dryRun bool) error {
 // without an answer.
 func (m *mover) write(ctx context.Context, c *inventory.Class, marked, dryRun bool, retries int) error {
 	var obstacle error
-	for ; ; retries-- {
+	for {
 		err := m.setMark(ctx, c, marked, dryRun)
 		if err == nil {
 			return nil
 		}
 		if ctx.Err() == nil {
-			doing := "take the mark from %s: %w"
+			obstacle = fmt.Errorf("cannot take the mark from %s: %w", nameOf(c), err)
 			if marked {
-				doing = "mark %s as the default: %w"
+				obstacle = fmt.Errorf("cannot mark %s as the default: %w", nameOf(c), err)
 			}
-			obstacle = fmt.Errorf("cannot "+doing, nameOf(c), err)
-			waits := inFlight(err) && !m.options.dryRun
-			if !waits && (!unanswered(err) || retries == 0) {
+			switch {
+			case inFlight(err) && !m.options.dryRun:
+			case unanswered(err) && retries > 0:
+				retries--
+			default:
 				return obstacle
 			}
 			m.waiting("waiting: %v", obstacle)
@@ -202,7 +204,7 @@ func (m *mover) putBack(ctx context.Context, p *plan, failure error) error {
 		m.reportf("%v; but it was stored", failure)
 		return nil
 	}
-	outcome := "\nnothing was changed"
+	outcome := []string{failure.Error()}
 	for _, c := range p.unmark {
 		if isDefault(c) { // Its mark was never taken.
 			continue
@@ -214,9 +216,12 @@ func (m *mover) putBack(ctx context.Context, p *plan, failure error) error {
 				text += "; to mark it again, run: " + markCommand(c)
 			}
 		}
-		outcome = strings.TrimPrefix(outcome, "\nnothing was changed") + "\n" + text
+		outcome = append(outcome, text)
 	}
-	return fmt.Errorf("%w%s", failure, outcome)
+	if len(outcome) == 1 {
+		outcome = append(outcome, "nothing was changed")
+	}
+	return errors.New(strings.Join(outcome, "\n"))
 }
 
 func (m *mover) reportf(format string, args ...any) {
