@@ -117,7 +117,7 @@ func (m *mover) plan(ctx context.Context) (*plan, error) {
 	}
 	target, err := m.class(ctx, kind.ClassKind, m.name.namespace, m.name.name)
 	if apierrors.IsNotFound(err) {
-		names := connect.Names(ctx, m.registrations, kind.GroupVersionKind, m.name.namespace)
+		names := connect.Names(ctx, m.api, kind.GroupVersionKind, m.name.namespace)
 		return nil, fmt.Errorf("there is no class %s: create it, without the mark of a default, or name another%s: %w",
 			m.name, near.Meant(m.name.name, names), err)
 	}

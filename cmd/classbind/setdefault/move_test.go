@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -21,16 +19,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/dynamic"
-	dynamicfake "k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/rest"
-	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	lookup "github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
@@ -129,7 +125,7 @@ func TestMove(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				writes := map[string]int{}
-				classes := newFakeClasses(func(class string, store func() runtime.Object) (stored runtime.Object, err error) {
+				m, out := newFakeMover(t, v1beta1.DefaultClass{Kind: "A", Name: "new"}, func(class string, store, read func() error) error {
 					n := writes[class]
 					writes[class]++
 					f := fault{stored: true}
@@ -138,16 +134,15 @@ func TestMove(t *testing.T) {
 					}
 					switch {
 					case f.stored:
-						stored = store()
+						require.NoError(t, store())
 					case f.err == nil: // A webhook reverts it.
-						stored = fakeClass(class, false)
+						require.NoError(t, read())
 					}
 					if tc.interrupted == class {
 						cancel()
 					}
-					return stored, f.err
+					return f.err
 				})
-				m, out := newFakeMover(classes, fakeRegistrations{})
 				m.options.timeout = cmp.Or(tc.timeout, m.options.timeout)
 				err := m.run(ctx)
 				if tc.err == nil {
@@ -156,81 +151,72 @@ func TestMove(t *testing.T) {
 				for _, part := range tc.err {
 					require.ErrorContains(t, err, part, tc.reason)
 				}
-				list, err := classes.Resource(classesOfA).List(t.Context(), metav1.ListOptions{})
+				classes, err := m.reader.Classes(t.Context(), fakeKind("A", "as.test", false).ClassKind)
 				require.NoError(t, err)
-				var marked []string
-				for _, u := range list.Items {
-					if u.GetAnnotations()["default"] == "true" {
-						marked = append(marked, u.GetName())
-					}
-				}
-				assert.Equal(t, tc.marked, strings.Join(marked, " "), tc.reason)
+				marked := list(classes.Defaults(), func(c *inventory.Class) string { return c.Name })
+				assert.Equal(t, tc.marked, marked, tc.reason)
 				assert.Equal(t, strings.Join(tc.out, "\n"), strings.TrimSpace(out.String()), "We should say what was done.")
 			})
 		})
 	}
 }
 
-// newFakeMover moves the default to new.
-func newFakeMover(classes *dynamicfake.FakeDynamicClient, registrations fakeRegistrations) (m *mover, out *strings.Builder) {
+// newFakeMover moves the default to the class new, where the status has seen one already. write is called for each write of a class that is
+// no dry run, and may store it, or read the class as it is.
+func newFakeMover(t *testing.T, seen v1beta1.DefaultClass, write func(class string, store, read func() error) error) (m *mover, out *strings.Builder) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	require.NoError(t, v1beta1.AddToScheme(scheme))
+	claimKind := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.test"}, Status: v1beta1.ClaimKindStatus{
+		Defaults: []v1beta1.DefaultClass{seen}, Conditions: []metav1.Condition{{Type: v1beta1.ConditionSingleDefault, Status: metav1.ConditionTrue}},
+	}}
+	classKind := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "as.test"}, Spec: v1beta1.ClassKindSpec{
+		ClaimKinds: controllertest.Links("claims.test"), Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"},
+	}}
+	objects := []client.Object{claimKind, classKind, fakeClass("old", true), fakeClass("new", false), fakeClass("third", false)}
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			store := func() error { return c.Patch(ctx, o, patch, opts...) }
+			switch {
+			case slices.Contains(opts, client.PatchOption(client.DryRunAll)): // The fake answers with what is stored.
+				data, err := patch.Data(o)
+				*o.(*unstructured.Unstructured) = *fakeClass(o.GetName(), strings.Contains(string(data), "true"))
+				return err
+			case write == nil:
+				return store()
+			}
+			return write(o.GetName(), store, func() error { return c.Get(ctx, client.ObjectKeyFromObject(o), o) })
+		},
+	}).Build()
 	out = &strings.Builder{}
 	return &mover{
-		cluster: &cluster{registrations: registrations, classes: classes, reader: fakeReader{classes}},
-		options: &options{claimKinds: []string{"claims.test"}, timeout: 2 * time.Minute},
-		name:    className{kind: "A", name: "new"}, out: out, progress: io.Discard,
+		cluster: &cluster{api: api, reader: fakeReader{api}}, options: &options{claimKinds: []string{"claims.test"}, timeout: 2 * time.Minute},
+		name: className{kind: "A", name: "new"}, out: out, progress: io.Discard,
 	}, out
-}
-
-var classesOfA = schema.GroupVersionResource{Group: "test", Version: "v1", Resource: "as"}
-
-// newFakeClasses has each write that is not a dry run be stored by write, which gets the name of the class.
-func newFakeClasses(
-	write func(class string, store func() runtime.Object) (runtime.Object, error),
-) *dynamicfake.FakeDynamicClient {
-	fake := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
-		map[schema.GroupVersionResource]string{classesOfA: "AList"}, fakeClass("old", true), fakeClass("new", false), fakeClass("third", false))
-	fake.PrependReactor("patch", "as", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		patch := action.(clienttesting.PatchActionImpl)
-		if len(patch.PatchOptions.DryRun) > 0 {
-			return true, fakeClass(patch.GetName(), strings.Contains(string(patch.GetPatch()), "true")), nil
-		}
-		stored, err := write(patch.GetName(), func() runtime.Object {
-			_, stored, err := clienttesting.ObjectReaction(fake.Tracker())(action)
-			utilruntime.Must(err)
-			return stored
-		})
-		return true, stored, err
-	})
-	return fake
-}
-
-// stores every write.
-func stores(_ string, store func() runtime.Object) (runtime.Object, error) {
-	return store(), nil
 }
 
 func TestOvertaken(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
-		change func(clienttesting.ObjectTracker) error
+		marked map[string]bool // afterwards
 		want   string
 	}{
-		"Moved": {"We should name the class that another command has marked.", func(c clienttesting.ObjectTracker) error {
-			return errors.Join(c.Update(classesOfA, fakeClass("new", false), ""), c.Update(classesOfA, fakeClass("third", true), ""))
-		}, "as.test/new: the default for claims.test, but lost its mark meanwhile; the default is as.test/third now; to move it all the same, run this command again"},
-		"Unmarked": {"We should say that nothing is the default.", func(c clienttesting.ObjectTracker) error {
-			return c.Update(classesOfA, fakeClass("new", false), "")
-		}, "but lost its mark meanwhile; no class is the default now"},
-		"Deleted": {"We should say that the class is gone.", func(c clienttesting.ObjectTracker) error {
-			return c.Delete(classesOfA, "", "new")
-		}, "but lost its mark meanwhile; no class is the default now"},
+		"Moved":    {"We should name the class that another command has marked.", map[string]bool{"new": false, "third": true}, "as.test/new: the default for claims.test, but lost its mark meanwhile; the default is as.test/third now; to move it all the same, run this command again"},
+		"Unmarked": {"We should say that nothing is the default.", map[string]bool{"new": false}, "but lost its mark meanwhile; no class is the default now"},
+		"Deleted":  {"We should take a class that is gone for one without a mark.", nil, "but lost its mark meanwhile; no class is the default now"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				fake := newFakeClasses(stores)
-				m, _ := newFakeMover(fake, fakeRegistrations{seen: v1beta1.DefaultClass{Kind: "A", Name: "old"}})
+				m, _ := newFakeMover(t, v1beta1.DefaultClass{Kind: "A", Name: "old"}, nil)
 				begin := time.Now()
-				time.AfterFunc(time.Second, func() { assert.NoError(t, tc.change(fake.Tracker())) })
+				time.AfterFunc(time.Second, func() {
+					if tc.marked == nil {
+						assert.NoError(t, m.api.Delete(t.Context(), fakeClass("new", true)))
+					}
+					for name, marked := range tc.marked {
+						assert.NoError(t, m.setMark(t.Context(), fakeKind("A", "as.test", false).NewClass(fakeClass(name, false), nil), marked, false))
+					}
+				})
 				err := m.run(t.Context())
 				require.ErrorContains(t, err, tc.want, tc.reason)
 				var status *exit.Error
@@ -253,46 +239,16 @@ func fakeClass(name string, marked bool) *unstructured.Unstructured {
 	return u
 }
 
-// fakeRegistrations are one claim kind, whose default is the new one already, and one class kind.
-type fakeRegistrations struct {
-	client.Reader
-	seen v1beta1.DefaultClass // the default in the status, if it is not the new one
-}
-
-func (f fakeRegistrations) claimKind() v1beta1.ClaimKind {
-	return v1beta1.ClaimKind{
-		ObjectMeta: metav1.ObjectMeta{Name: "claims.test"},
-		Status:     v1beta1.ClaimKindStatus{Defaults: []v1beta1.DefaultClass{cmp.Or(f.seen, v1beta1.DefaultClass{Kind: "A", Name: "new"})}, Conditions: []metav1.Condition{{Type: v1beta1.ConditionSingleDefault, Status: metav1.ConditionTrue}}},
-	}
-}
-
-func (f fakeRegistrations) Get(ctx context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
-	*object.(*v1beta1.ClaimKind) = f.claimKind()
-	return ctx.Err()
-}
-
-func (f fakeRegistrations) List(ctx context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	switch l := list.(type) {
-	case *v1beta1.ClaimKindList:
-		l.Items = []v1beta1.ClaimKind{f.claimKind()}
-	case *v1beta1.ClassKindList:
-		l.Items = []v1beta1.ClassKind{{
-			ObjectMeta: metav1.ObjectMeta{Name: "as.test"},
-			Spec:       v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: "claims.test"}}, Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"}},
-		}}
-	}
-	return ctx.Err()
-}
-
-type fakeReader struct{ dynamic.Interface }
+type fakeReader struct{ client.Reader }
 
 func (fakeReader) Resolve(context.Context, string, string, ...string) (lookup.Resource, error) {
 	return lookup.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "test", Version: "v1", Kind: "A"}}, nil
 }
 
 func (f fakeReader) Classes(ctx context.Context, kind *inventory.ClassKind) (*inventory.Classes, error) {
-	list, err := f.Resource(classesOfA).List(ctx, metav1.ListOptions{})
-	if err != nil {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "test", Version: "v1", Kind: "AList"})
+	if err := f.List(ctx, list); err != nil {
 		return nil, err
 	}
 	var all []*inventory.Class
@@ -300,22 +256,4 @@ func (f fakeReader) Classes(ctx context.Context, kind *inventory.ClassKind) (*in
 		all = append(all, kind.NewClass(&list.Items[i], list.Items[i].Object))
 	}
 	return inventory.NewClasses(kind, all), nil
-}
-
-// TestSlowWrite has an API server that takes longer for a write than reads may.
-func TestSlowWrite(t *testing.T) {
-	const forReads = 50 * time.Millisecond
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case <-time.After(2 * forReads):
-		case <-r.Context().Done():
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{"apiVersion": "test/v1", "kind": "A", "metadata": {"name": "new"}}`))
-	}))
-	t.Cleanup(server.Close)
-	c, err := newCluster(&rest.Config{Host: server.URL, Timeout: forReads})
-	require.NoError(t, err)
-	err = c.setMark(t.Context(), fakeKind("A", "as.test", false).NewClass(&metav1.ObjectMeta{Name: "new"}, nil), false, false)
-	require.NoError(t, err, "We should know the outcome of a write.")
 }

@@ -181,7 +181,7 @@ func TestNewPlan(t *testing.T) {
 }
 
 func TestUnconfirmed(t *testing.T) {
-	m := &mover{cluster: &cluster{registrations: fakeRegistrations{}}}
+	m, _ := newFakeMover(t, v1beta1.DefaultClass{Kind: "A", Name: "new"}, nil)
 	class := func(name, namespace string) *plan {
 		return &plan{
 			target: fakeKind("A", "as.test", namespace != "", "claims.test").NewClass(&metav1.ObjectMeta{Namespace: namespace, Name: name}, nil),
@@ -193,9 +193,9 @@ func TestUnconfirmed(t *testing.T) {
 	assert.Empty(t, m.unconfirmed(t.Context(), partitioned), "We should not wait for the status to name the default of a partition.")
 	assert.Len(t, m.unconfirmed(t.Context(), class("other", "")), 1, "We should wait for the status to name the default of all namespaces.")
 	assert.Empty(t, m.unconfirmed(t.Context(), class("other", "team")), "We should not wait for the status to name the default of one.")
-	m.registrations = fakeRegistrations{seen: v1beta1.DefaultClass{Kind: "A", Name: "new", Cordoned: true}}
+	m, _ = newFakeMover(t, v1beta1.DefaultClass{Kind: "A", Name: "new", Cordoned: true}, nil)
 	assert.Empty(t, m.unconfirmed(t.Context(), class("new", "")), "We should see a default that is cordoned, of which we warned.")
-	m.registrations = fakeRegistrations{seen: v1beta1.DefaultClass{Kind: "B", Namespace: "team", Name: "new"}}
+	m, _ = newFakeMover(t, v1beta1.DefaultClass{Kind: "B", Namespace: "team", Name: "new"}, nil)
 	assert.Equal(t, []string{`ClaimKind claims.test has status.defaults "B/team/new"`}, m.unconfirmed(t.Context(), class("new", "")), "We should say which class it names instead.")
 }
 

@@ -8,15 +8,11 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -28,31 +24,13 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// writeTimeout is the API server's default timeout for a request.
-const writeTimeout = time.Minute
-
 type cluster struct {
-	registrations client.Reader
-	reader        connect.Reader
-	classes       dynamic.Interface
-}
-
-func newCluster(config *rest.Config) (*cluster, error) {
-	read, err := connect.New(config)
-	if err != nil {
-		return nil, err
-	}
-	c := &cluster{registrations: read.API, reader: read}
-	writes := rest.CopyConfig(config)
-	writes.Timeout = writeTimeout // Less would leave the outcome of a write unknown.
-	if c.classes, err = dynamic.NewForConfig(writes); err != nil {
-		return nil, fmt.Errorf("cannot make a client for classes: %w", err)
-	}
-	return c, nil
+	api    client.Client
+	reader connect.Reader
 }
 
 func (c *cluster) registry(ctx context.Context) (*registry, error) {
-	claimKinds, classKinds, err := connect.Registrations(ctx, c.registrations)
+	claimKinds, classKinds, err := connect.Registrations(ctx, c.api)
 	if err != nil {
 		return nil, err
 	}
@@ -112,16 +90,21 @@ func (c *cluster) views(ctx context.Context, r *registry, of *classKind) (select
 	return views, nil
 }
 
-func (c *cluster) resource(kind *inventory.ClassKind, namespace string) dynamic.ResourceInterface {
-	return c.classes.Resource(kind.Resource()).Namespace(namespace)
+// object that a class is read from.
+func object(kind *inventory.ClassKind, namespace, name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(kind.GroupVersionKind)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
 }
 
 func (c *cluster) class(ctx context.Context, kind *inventory.ClassKind, namespace, name string) (*inventory.Class, error) {
-	object, err := c.resource(kind, namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
+	u := object(kind, namespace, name)
+	if err := c.api.Get(ctx, client.ObjectKeyFromObject(u), u); err != nil {
 		return nil, truncate.Error(err)
 	}
-	return kind.NewClass(object, object.Object), nil
+	return kind.NewClass(u, u.Object), nil
 }
 
 // errMarkReverted says that the API server accepted the write, but stored the mark as it was before.
@@ -133,14 +116,13 @@ func (c *cluster) setMark(ctx context.Context, class *inventory.Class, marked, d
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
-	defer cancel()
-	o := metav1.PatchOptions{FieldManager: v1beta1.CommandFieldManager}
+	options := []client.PatchOption{client.FieldOwner(v1beta1.CommandFieldManager)}
 	if dryRun {
-		o.DryRun = []string{metav1.DryRunAll}
+		options = append(options, client.DryRunAll)
 	}
-	object, err := c.resource(class.Kind, class.Namespace).Patch(ctx, class.Name, types.MergePatchType, markPatch(class.Kind, marked), o)
-	if err == nil && class.Kind.NewClass(object, object.Object).Default != marked {
+	u, patch := object(class.Kind, class.Namespace, class.Name), client.RawPatch(types.MergePatchType, markPatch(class.Kind, marked))
+	err := c.api.Patch(context.WithoutCancel(ctx), u, patch, options...)
+	if err == nil && class.Kind.NewClass(u, u.Object).Default != marked {
 		err = errMarkReverted
 	}
 	return err
