@@ -284,7 +284,8 @@ func singleDefault(claimKind string, of map[inventory.Seat][]*inventory.Class) m
 		}
 	case len(cordoned) > 0:
 		c.Reason = v1beta1.ReasonDefaultCordoned
-		c.Message = fmt.Sprintf("no claim gets the default class %s, which is cordoned: %s", named(cordoned), cordoned[0].Uncordon(claimKind))
+		c.Message = fmt.Sprintf("no claim gets the default class %s, which is cordoned: %s",
+			named(cordoned), cordoned[0].Uncordon(claimKind))
 	case len(of) == 0:
 		c.Reason, c.Message = v1beta1.ReasonNoDefault, "a claim without a selector finds no class"
 	}

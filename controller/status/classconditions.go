@@ -36,12 +36,14 @@ func (s *Writer) classConditions(k *v1beta1.ClassKind, classes *inventory.Classe
 	marks := met(v1beta1.ConditionMarksValid, v1beta1.ReasonMarksValid, "every mark is true or false")
 	labels := met(v1beta1.ConditionLabelsHeld, v1beta1.ReasonLabelsHeld, "no class has too many labels")
 	return append(all,
-		without(weights, classes.Malformed(), v1beta1.ReasonMalformedWeight, "a malformed weight, which counts as 1, or as 0 if it is negative",
+		without(weights, classes.Malformed(), v1beta1.ReasonMalformedWeight,
+			"a malformed weight, which counts as 1, or as 0 if it is negative",
 			func(c *inventory.Class) error { return c.WeightErr }),
 		without(marks, classes.WithInvalidMark(), v1beta1.ReasonMalformedMark, "a mark that is neither true nor false",
 			func(c *inventory.Class) error { return c.MarkErr }),
 		without(labels, classes.WithTooManyLabels(), v1beta1.ReasonTooManyLabels,
-			fmt.Sprintf("more than %d labels, or %d bytes of them, which no claim is offered", v1beta1.MaxClassLabels, v1beta1.MaxClassLabelBytes), nil))
+			fmt.Sprintf("more than %d labels, or %d bytes of them, which no claim is offered",
+				v1beta1.MaxClassLabels, v1beta1.MaxClassLabelBytes), nil))
 }
 
 // without classes that have something wrong, the condition is met. why returns what exactly is wrong with a class.
@@ -79,8 +81,8 @@ func capacityEnforced(
 		return failed(c, v1beta1.ReasonNotConfigured,
 			"classes may be given more claims than they hold: the API server does not ask classbind about all claims yet")
 	case len(closed) > 0:
-		return failed(c, v1beta1.ReasonNotCounted, "classes that no claim is given until claims are counted, after all writes that are in flight: %s",
-			named(closed))
+		return failed(c, v1beta1.ReasonNotCounted,
+			"classes that no claim is given until claims are counted, after all writes that are in flight: %s", named(closed))
 	case len(full) > 0:
 		c.Reason = v1beta1.ReasonFull
 		c.Message += "; full are " + named(full)
@@ -97,7 +99,8 @@ func expressionsSucceed(k *v1beta1.ClassKind, classes *inventory.Classes, mistyp
 	if len(mistyped) > 0 {
 		return c
 	}
-	return without(c, classes.Failed(), v1beta1.ReasonExpressionFailed, "no result of the expression spec.offerWhen, which no claim is offered",
+	return without(c, classes.Failed(), v1beta1.ReasonExpressionFailed,
+		"no result of the expression spec.offerWhen, which no claim is offered",
 		func(c *inventory.Class) error { return errors.New(c.OfferErr.Detail) })
 }
 
@@ -130,9 +133,11 @@ func untilTyped(conditions []metav1.Condition, c metav1.Condition, typesKnown bo
 }
 
 // describeNamed reports whether the claim kinds that a class kind names are registered, and says in a Ready condition that is True
-// why the first of those that are not offered the classes is not. The condition stays True if others are: replicas that start wait for these
-// classes. It is false while the inventory is about to be updated.
-func (s *Writer) describeNamed(ctx context.Context, k *v1beta1.ClassKind, ready *metav1.Condition) (c metav1.Condition, known bool, err error) {
+// why the first of those that are not offered the classes is not. The condition stays True if others are: replicas that start wait
+// for these classes. It is false while the inventory is about to be updated.
+func (s *Writer) describeNamed(
+	ctx context.Context, k *v1beta1.ClassKind, ready *metav1.Condition,
+) (c metav1.Condition, known bool, err error) {
 	all, _, err := registry.List(ctx, s.Client)
 	if err != nil {
 		return c, false, err

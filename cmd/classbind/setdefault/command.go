@@ -81,7 +81,9 @@ The error has the command that names all of them.`,
 			if err != nil {
 				return err
 			}
-			m := &mover{cluster: &cluster{api: read.API, reader: read}, options: o, name: name, out: c.OutOrStdout(), progress: c.ErrOrStderr()}
+			m := &mover{
+				cluster: &cluster{api: read.API, reader: read}, options: o, name: name, out: c.OutOrStdout(), progress: c.ErrOrStderr(),
+			}
 			return m.run(c.Context())
 		},
 	}

@@ -32,8 +32,9 @@ func checkClaims(ctx context.Context, i *installation, s *Section) {
 		if registry.NotInstalledOrUnsuitable(err) {
 			continue // A condition says so.
 		}
-		c := &claims{kind: &k, compiled: selector.NewClaimKind(&k, rules.Serving(&k, i.classKinds)...), complete: true, namespaces: namespaces}
-		for _, ck := range rules.Serving(&k, i.classKinds) {
+		serving := rules.Serving(&k, i.classKinds)
+		c := &claims{kind: &k, compiled: selector.NewClaimKind(&k, serving...), complete: true, namespaces: namespaces}
+		for _, ck := range serving {
 			if known := classes[ck.Name]; known != nil {
 				c.classes = append(c.classes, known)
 			} else {

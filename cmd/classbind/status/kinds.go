@@ -100,7 +100,8 @@ func checkEntries(_ context.Context, i *installation, s *Section) {
 	ofClaims, ofClasses, gone := 0, 0, len(s.Findings) > 0
 	missing := func(where, what string) {
 		if !gone { // Else it follows from that.
-			s.found(where, "the leader writes it: see the sections replicas and kinds, and kubectl describe "+where, "%s: there is no webhook entry", what)
+			s.found(where, "the leader writes it: see the sections replicas and kinds, and kubectl describe "+where,
+				"%s: there is no webhook entry", what)
 		}
 	}
 	for _, k := range i.claimKinds {
