@@ -132,8 +132,8 @@ type preset struct {
 	summary string
 	// claimKinds are the names of its ClaimKinds.
 	claimKinds []string
-	// classKinds are its ClassKinds, with where their classes are marked as the default.
-	classKinds map[string]v1beta1.Source
+	// classKinds are the names of its ClassKinds.
+	classKinds []string
 	// named are the class kinds that its ClaimKinds name.
 	named []string
 	// needs are the presets that have those of them which it has not: several presets use these, and none may take them
@@ -157,7 +157,7 @@ func readPresets() ([]preset, error) {
 	}
 	for i := range presets {
 		for j, other := range presets {
-			has := func(name string) bool { _, ok := other.classKinds[name]; return ok }
+			has := func(name string) bool { return slices.Contains(other.classKinds, name) }
 			if i != j && slices.ContainsFunc(presets[i].named, has) {
 				presets[i].needs = append(presets[i].needs, other.name)
 			}
@@ -167,7 +167,7 @@ func readPresets() ([]preset, error) {
 }
 
 func readPreset(name string) (preset, error) {
-	p := preset{name: name, classKinds: map[string]v1beta1.Source{}}
+	p := preset{name: name}
 	kustomization := struct {
 		Resources []string `json:"resources"`
 	}{}
@@ -214,7 +214,6 @@ func (p *preset) add(document []byte) error {
 			Classes struct {
 				Kinds []v1beta1.ClassKindLink `json:"kinds"`
 			} `json:"classes"`
-			Default v1beta1.Source `json:"default"`
 		} `json:"spec"`
 	}{}
 	if err := yaml.Unmarshal(document, &o); err != nil {
@@ -227,24 +226,20 @@ func (p *preset) add(document []byte) error {
 			p.named = append(p.named, named.Name)
 		}
 	case "ClassKind":
-		p.classKinds[o.Name] = o.Spec.Default
+		p.classKinds = append(p.classKinds, o.Name)
 	}
 	return nil
 }
 
-// Known is what presets know of a claim kind and a class kind: the preset of the claim kind, and where classes are
-// marked as the default. Both are empty where no preset knows them.
-func Known(claimKind, classKind string) (preset string, mark v1beta1.Source, err error) {
+// Registering is the name of the preset that has a claim kind, empty where none has.
+func Registering(claimKind string) (string, error) {
 	presets, err := readPresets()
 	for _, p := range presets {
 		if slices.Contains(p.claimKinds, claimKind) {
-			preset = p.name
-		}
-		if found, ok := p.classKinds[classKind]; ok {
-			mark = found
+			return p.name, nil
 		}
 	}
-	return preset, mark, err
+	return "", err
 }
 
 // find the presets with these names, sorted: those that need others come last.

@@ -111,8 +111,6 @@ type world struct {
 	schema func(context.Context, kind) (*openapi.Schema, error)
 	// registered are the names of ClassKinds that the cluster has.
 	registered map[string]bool
-	// absent says what helps if a kind is not there.
-	absent string
 }
 
 func (o *options) world(command *cobra.Command) (world, error) {
@@ -142,7 +140,7 @@ func (o *options) world(command *cobra.Command) (world, error) {
 	case err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err): // Without classbind, there are none.
 		return world{}, err
 	}
-	w := world{absent: "install its CRD", registered: map[string]bool{}}
+	w := world{registered: map[string]bool{}}
 	for _, k := range classKinds {
 		w.registered[k.Name] = true
 	}
@@ -174,7 +172,7 @@ func (o *options) filesWorld(c *cobra.Command) (world, error) {
 	if err != nil {
 		return world{}, err
 	}
-	w := world{absent: "name the file of its CRD with --filename, or leave out --filename for a kind of Kubernetes itself"}
+	w := world{}
 	text := map[string][]byte{}
 	for _, crd := range crds {
 		w.kinds = append(w.kinds, kind{crd.Resource, crd.Name})
@@ -194,5 +192,6 @@ func find(w world, arg string) (kind, error) {
 	case len(found) == 1:
 		return found[0], nil
 	}
-	return kind{}, fmt.Errorf("%q: there is no such kind%s", arg, cmp.Or(near.Meant(arg, known), ": "+w.absent))
+	return kind{}, fmt.Errorf("%q: there is no such kind%s", arg, cmp.Or(near.Meant(arg, known),
+		": install its CRD, or name the file of it with --filename; leave out --filename for a kind of Kubernetes itself"))
 }

@@ -67,19 +67,18 @@ func (s *Section) conditions(where string, all []metav1.Condition) {
 
 // follows reports whether a condition is False because another one is.
 func follows(c *metav1.Condition, all []metav1.Condition) bool {
-	because := ""
+	because := map[string]string{
+		v1beta1.ReasonInvalidExpression: v1beta1.ConditionExpressionsValid,
+		v1beta1.ReasonRelatedMissing:    v1beta1.ConditionRelatedKnown,
+		v1beta1.ReasonNoClassKind:       v1beta1.ConditionClassKindsRead,
+	}[c.Reason]
 	switch {
 	case c.Type == v1beta1.ConditionGuarded, c.Type == v1beta1.ConditionLateBinding, c.Type == v1beta1.ConditionClaimsCounted:
 		because = v1beta1.ConditionReady
 	case c.Type != v1beta1.ConditionReady:
+		return false
 	case selector.OfPaths(c.Reason):
 		because = v1beta1.ConditionPathsValid
-	case c.Reason == v1beta1.ReasonInvalidExpression:
-		because = v1beta1.ConditionExpressionsValid
-	case c.Reason == v1beta1.ReasonRelatedMissing:
-		because = v1beta1.ConditionRelatedKnown
-	case c.Reason == v1beta1.ReasonNoClassKind:
-		because = v1beta1.ConditionClassKindsRead
 	}
 	return meta.IsStatusConditionFalse(all, because)
 }
