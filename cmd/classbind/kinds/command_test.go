@@ -104,15 +104,6 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
-func TestComplete(t *testing.T) {
-	presets, err := readPresets()
-	require.NoError(t, err)
-	offered, directive := complete(nil, []string{"gateway-api"}, "")
-	assert.Equal(t, cobra.ShellCompDirectiveNoFileComp, directive, "We should offer no files.")
-	assert.Contains(t, offered, "ingress\tAn Ingress gets an IngressClass")
-	assert.Len(t, offered, len(presets)-1, "We should offer those that are not named yet.")
-}
-
 // TestPresets reads every preset as the API server and kubectl would.
 func TestPresets(t *testing.T) {
 	presets, err := readPresets()

@@ -207,12 +207,6 @@ func TestMarkPatch(t *testing.T) {
 		unmark    string
 		command   string
 	}{
-		"Annotation": {
-			reason:  "We should write an annotation as text.",
-			source:  v1beta1.Source{Annotation: "example.org/default"},
-			unmark:  `{"metadata":{"annotations":{"example.org/default":null}}}`,
-			command: `kubectl patch as.test gold --type merge --patch '{"metadata":{"annotations":{"example.org/default":"true"}}}'`,
-		},
 		"Ours": {
 			reason: "We should write our own annotation, and remove that of Crossplane, too.", source: v1beta1.Source{Annotation: v1beta1.DefaultAnnotation},
 			unmark:  `{"metadata":{"annotations":{"classbind.io/default":null,"resourceclass.crossplane.io/is-default-class":null}}}`,
