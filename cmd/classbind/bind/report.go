@@ -43,8 +43,6 @@ type Claim struct {
 	// Class of a Bound claim.
 	Class  *selector.ClassName `json:"class,omitempty"`
 	DryRun bool                `json:"dryRun,omitempty"`
-
-	class string
 }
 
 // Summary counts the claims, and is the last object.
@@ -97,13 +95,12 @@ func (r *reporter) line(c *Claim) string {
 	if r.several {
 		text += ", by " + c.ClaimKind
 	}
-	switch {
-	case c.Outcome == Bound && c.DryRun:
-		return text + ": bound to " + c.class + " (dry run)"
-	case c.Outcome == Bound:
-		return text + ": bound to " + c.class
-	case c.Outcome == LeftAlone:
+	switch c.Outcome {
+	case Bound: // The summary says if it is a dry run.
+		return text + ": bound to " + c.Class.Kind + "/" + klog.KRef(c.Class.Namespace, c.Class.Name).String()
+	case LeftAlone:
 		how = "left alone"
+	case Unmatched, Failed:
 	}
 	return fmt.Sprintf("%s: %s (%s): %s", text, how, c.Reason, c.Message)
 }

@@ -231,7 +231,7 @@ func (b *binder) attempt(ctx context.Context, s *latebinding.Stored) (*Claim, er
 		return c.end(LeftAlone, claim.Settled, "the claim has its class"), nil
 	}
 	class := selector.NameOf(d.Class)
-	c.Class, c.class = &class, d.Class.String()
+	c.Class = &class
 	counts := b.kind.Kind.CountsFor(s.Namespace, d.Class.Target()) // With a dry run, as if it were stored.
 	if !b.dryRun {
 		object, _, err := b.claims.WriteClass(ctx, b.kind.Resource, s.UID, s.Version, &d)
