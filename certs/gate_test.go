@@ -162,10 +162,6 @@ func TestGate(t *testing.T) {
 			{nil, before, "a1", false},
 			{nil, 2 * pollInterval, "a1", true},
 		}},
-		"FirstWrittenInTheFuture": {
-			"We should wait no longer than by our own clock where an API server's clock is fast.",
-			[]step{{do(issue("a1"), entries("a"), written(-time.Hour)), moment + before, "a1", false}, {nil, 2 * pollInterval, "a1", true}},
-		},
 		"FirstLongNotTrusted": {"We should not take old entries that do not have our CA for trust, and wait for API servers to see it once it is there.", []step{
 			{do(issue("a1"), entries("a", "b"), written(time.Hour)), time.Minute, "a1", false},
 			{do(entries("a", "ab"), written(0)), moment + before, "a1", false},
@@ -174,12 +170,6 @@ func TestGate(t *testing.T) {
 		"FirstOfThisMoment": {"We should not be called at once with a certificate issued just now: a slow clock takes it for one from the future.", []step{
 			{do(issue("a of this moment"), entries("a"), written(time.Hour)), moment + before, "a of this moment", false},
 			{nil, 2 * pollInterval, "a of this moment", true},
-		}},
-		"FirstNotTrusted": {"We should serve the first one, so that the leader can verify it and write its CA, and be ready 5 s later.", []step{
-			{do(issue("a1"), entries("b")), moment, "a1", false},
-			{nil, time.Minute, "a1", false},
-			{do(entries("ba")), moment + before, "a1", false},
-			{nil, 2 * pollInterval, "a1", true},
 		}},
 		"FirstExpires": {"We should not be ready with an expired certificate.", []step{{do(issue("a1"), entries("b")), brief, "a1", false}, {do(entries("a")), time.Minute, "a1", false}}},
 		"FirstReplaced": {"We should serve the newest while we are not ready: the leader verifies us with the current CA, and cannot write an entry while we serve another.", []step{
@@ -226,24 +216,10 @@ func TestGate(t *testing.T) {
 			{do(entries("ab")), moment + before, "a1", true},
 			{nil, 2 * pollInterval, "b1", true},
 		}},
-		"BundlesUnknown": {"We should not take a failed read for trust.", []step{
-			begun,
-			{do(issue("a2"), refused), time.Minute, "a1", true},
-			{do(entries("a")), before, "a1", true},
-			{do(refused), moment, "a1", true},
-			{do(entries("a")), moment + before, "a1", true},
-			{nil, 2 * pollInterval, "a2", true},
-		}},
 		"FirstWithBundlesUnknown": {
 			"We should not be ready when we could not read the bundles.",
 			[]step{{do(issue("a1"), refused), time.Minute, "a1", false}, {do(entries()), settleTime + moment, "a1", true}},
 		},
-		"NextReplaced": {"We should wait another 5 s when another replaces the next one.", []step{
-			begun,
-			{do(issue("a2")), before, "a1", true},
-			{do(issue("a3")), moment + before, "a1", true},
-			{nil, 2 * pollInterval, "a3", true},
-		}},
 		"NextReplacedByItsPredecessor": {"We should keep our certificate if it is the newest again, and wait another 5 s when it is replaced after all.", []step{
 			begun,
 			{do(issue("b1"), entries("ab")), before, "a1", true},
@@ -257,8 +233,7 @@ func TestGate(t *testing.T) {
 			{nil, 3 * pollInterval, "b1", true},
 			{do(entries("b")), moment, "b1", true},
 		}},
-		"ExpiredBeforeTheNext": {"We should serve a late certificate at once.", []step{begun, {nil, brief + time.Minute, "a1", true}, {do(issue("b1")), moment, "b1", true}}},
-		"NextOfAnotherName":    {"We should not serve a certificate for another name than ours.", []step{begun, {do(issue("a of another name")), time.Minute, "a1", true}}},
+		"NextOfAnotherName": {"We should not serve a certificate for another name than ours.", []step{begun, {do(issue("a of another name")), time.Minute, "a1", true}}},
 		"NextOfAnIntermediate": {
 			"We should trust a certificate through the intermediate that it is served with, as the API servers do.",
 			[]step{begun, {do(issue("a by way of another")), settleTime + moment, "a by way of another", true}},
@@ -402,11 +377,9 @@ func TestVerify(t *testing.T) {
 		want          string // in the error
 	}{
 		"Good":          {reason: "We should trust a server as the API server would.", address: serving, name: name, ca: ca},
-		"OneOfTwoCAs":   {reason: "We should trust either CA while one replaces the other.", address: serving, name: name, ca: append(newIssuer(t).PEM(), ca...)},
 		"WrongName":     {"We should refuse a certificate for another name, as the API server would.", serving, service, ca, "example.com, not " + service},
 		"WrongCA":       {"We should refuse a certificate that another CA has signed.", serving, name, newIssuer(t).PEM(), x509.UnknownAuthorityError{}.Error()},
 		"NoCA":          {"We should trust nobody without a CA, not even a CA of the system.", serving, name, nil, noCA},
-		"NotPEM":        {"We should not accept garbage as a CA.", serving, name, []byte("PEM"), noCA},
 		"NobodyListens": {"We should say that nobody listens.", silent, name, ca, syscall.ECONNREFUSED.Error()},
 	} {
 		t.Run(testName, func(t *testing.T) {

@@ -57,7 +57,7 @@ func TestCapacity(t *testing.T) {
 		w.binds(t, claim(group, "last"), "", "And no other.")
 
 		w.apply(t, class(group, "Class", "gold", `annotations: {classbind.io/capacity: "much"}, `))
-		w.awaitCondition(t, &v1beta1.ClassKind{}, "classes."+group, v1beta1.ConditionCapacitiesValid, metav1.ConditionFalse, `1 class has a malformed capacity: Class/gold; the first: `)
+		w.awaitCondition(t, &v1beta1.ClassKind{}, "classes."+group, v1beta1.ConditionCapacitiesValid, metav1.ConditionFalse, `classes with a malformed capacity: Class/gold; the first: `)
 		w.apply(t, class(group, "Class", "gold", `annotations: {classbind.io/capacity: "11"}, `))
 		w.awaitBound(t, claim(group, "probe"), "Class/gold", "A class that holds more should take more.")
 	})
@@ -215,7 +215,7 @@ func TestCapacityEnforced(t *testing.T) {
 		require.Error(t, err, "We should give nothing while it is not counted.")
 		w.awaitLedger(t, group, "a", func(col *attempt, l *v1beta1.Ledger) { assert.True(col, l.Spec.Open); used(5)(col, l) })
 		require.ErrorContains(t, w.Create(t.Context(), naming(group, "default", "after-"+name, a)), "full: 5 of 5")
-		w.awaitCondition(t, &v1beta1.ClassKind{}, "classes."+group, v1beta1.ConditionCapacityEnforced, metav1.ConditionTrue, "1 class is full: Class/a")
+		w.awaitCondition(t, &v1beta1.ClassKind{}, "classes."+group, v1beta1.ConditionCapacityEnforced, metav1.ConditionTrue, "full are Class/a")
 	}
 }
 

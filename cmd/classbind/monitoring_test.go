@@ -141,7 +141,6 @@ func panels(t *testing.T) (all []query) {
 		Panels []struct {
 			ID                 int
 			Title, Description string
-			GridPos            struct{ X, Y, W, H int }
 			Targets            []struct{ Expr, LegendFormat string }
 		}
 	}
@@ -149,21 +148,12 @@ func panels(t *testing.T) (all []query) {
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &dashboard))
 	assert.NotEmpty(t, dashboard.UID, "We should keep links to the dashboard when it changes.")
-	taken := map[[2]int]string{}
 	for i, p := range dashboard.Panels {
 		assert.Equal(t, i+1, p.ID)
 		assert.NotEmpty(t, p.Description, "We should say what %q shows.", p.Title)
 		require.NotEmpty(t, p.Targets, p.Title)
 		for _, target := range p.Targets {
 			all = append(all, query{"the panel " + p.Title, target.Expr, target.LegendFormat})
-		}
-		require.LessOrEqual(t, p.GridPos.X+p.GridPos.W, 24, p.Title)
-		for x := range p.GridPos.W {
-			for y := range p.GridPos.H {
-				at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
-				require.Empty(t, taken[at], "We should not lay %q over another.", p.Title)
-				taken[at] = p.Title
-			}
 		}
 	}
 	require.NotEmpty(t, all)

@@ -12,7 +12,6 @@ import (
 	"os"
 	goruntime "runtime"
 	"runtime/debug"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -105,12 +104,8 @@ func serve(ctx context.Context, o *options) error {
 // stopped says what a manager could not do: listen on an address, or else what it was doing.
 func stopped(doing string, err error) error {
 	if listen := (*net.OpError)(nil); errors.As(err, &listen) && listen.Op == "listen" {
-		help := "choose another address with --webhook-bind-address, --health-probe-bind-address, --metrics-bind-address " +
-			"or --pprof-bind-address"
-		if errors.Is(err, syscall.EADDRINUSE) {
-			help = "end the process that does, or " + help
-		}
-		return fmt.Errorf("cannot listen: %w: %s", listen, help)
+		return fmt.Errorf("cannot listen: %w: choose another address with --webhook-bind-address, --health-probe-bind-address, "+
+			"--metrics-bind-address or --pprof-bind-address", listen)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }

@@ -3,13 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,10 +19,6 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 )
-
-var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-	_, _ = io.Copy(w, r.Body)
-})
 
 func TestDrainTakesItsTime(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -62,100 +53,17 @@ func TestDrainTakesItsTime(t *testing.T) {
 	}
 }
 
-// newServer starts a TLS server. The client trusts it. The counter is of the connections that it has closed.
-func newServer(t *testing.T, h http.Handler, http2 bool) (*httptest.Server, *http.Client, *atomic.Int32) {
-	t.Helper()
-	closed := &atomic.Int32{}
-	s := httptest.NewUnstartedServer(h)
-	s.EnableHTTP2 = http2
-	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateClosed {
-			closed.Add(1)
-		}
-	}
-	s.StartTLS()
-	t.Cleanup(s.Close)
-	return s, s.Client(), closed
-}
-
-func call(t *testing.T, client *http.Client, url, protocol string) (ok bool) {
-	t.Helper()
-	response, err := client.Post(url, "text/plain", strings.NewReader("claim"))
-	if err != nil { // Not require: only the test's own goroutine may end it.
-		t.Errorf("We should lose no request: %v", err)
-		return false
-	}
-	body, err := io.ReadAll(response.Body)
-	return assert.NoError(t, err, "We should answer in full.") &&
-		assert.Equal(t, "claim", string(body), "We should answer in full.") &&
-		assert.Equal(t, protocol, response.Proto) &&
-		assert.NoError(t, response.Body.Close())
-}
-
-func until(t *testing.T, reason string, enough func() bool) {
-	t.Helper()
-	require.Eventually(t, enough, 3*time.Minute, time.Millisecond, reason)
-}
-
-// TestDrainLosesNoRequest calls without a pause while a replica ends, as API servers do through a Service that replaces it by another.
-func TestDrainLosesNoRequest(t *testing.T) {
-	const callers = 8
-	for protocol, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
-		t.Run(protocol, func(t *testing.T) {
-			ctx, stop := context.WithCancel(t.Context())
-			defer stop()
-			d := newDrain(ctx, 0)
-			var answers [2]atomic.Int64
-			counting := func(i int, next http.Handler) http.Handler {
-				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					answers[i].Add(1)
-					next.ServeHTTP(w, r)
-				})
-			}
-			ending, client, closed := newServer(t, counting(0, d.handler(echo)), http2)
-			other, _, _ := newServer(t, counting(1, echo), http2)
-			var mu sync.Mutex
-			service, dialled := ending, int32(0)
-			transport := client.Transport.(*http.Transport)
-			transport.MaxIdleConnsPerHost = callers
-			if !http2 {
-				transport.MaxConnsPerHost = callers // Otherwise, a spare connection might carry no calls.
-			}
-			transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
-				mu.Lock()
-				to := service
-				if to == ending {
-					dialled++
-				}
-				mu.Unlock()
-				return (&net.Dialer{}).DialContext(ctx, network, to.Listener.Addr().String())
-			}
-			call(t, client, ending.URL, protocol)
-			var all sync.WaitGroup
-			defer all.Wait()
-			var done atomic.Bool
-			defer done.Store(true)
-			for range callers {
-				all.Go(func() {
-					for ok := true; ok && !done.Load(); {
-						ok = call(t, client, ending.URL, protocol)
-					}
-				})
-			}
-
-			until(t, "", func() bool { return answers[0].Load() > 100 })
-			stop()
-			require.Error(t, d.ready(nil))
-			told := answers[0].Load()
-			until(t, "We should keep answering until the callers know that we end.", func() bool { return answers[0].Load() > told+2*callers })
-			mu.Lock()
-			service = other
-			mu.Unlock()
-			// A connection may have been dialled and not accepted yet.
-			until(t, "We should leave no connection open that could carry another request.", func() bool { return closed.Load() == dialled })
-			require.NoError(t, ending.Config.Shutdown(t.Context()))
-			until(t, "The other replica should answer all calls.", func() bool { return answers[1].Load() > 100 })
-		})
+// TestDrainEndsConnections has no caller keep a connection to a replica that ends. TestDeployment sees that no request is lost.
+func TestDrainEndsConnections(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	handler := newDrain(ctx, time.Hour).handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	for _, want := range []string{"", "close"} {
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil))
+		assert.Equal(t, http.StatusTeapot, answer.Code, "We should keep answering.")
+		assert.Equal(t, want, answer.Header().Get("Connection"), "We should leave no connection that could carry another request.")
+		stop()
 	}
 }
 
@@ -188,15 +96,11 @@ func TestHistory(t *testing.T) {
 		answers []string
 		void    bool
 	}{
-		"Rest":          {reason: "We should go on where nothing changes.", answers: []string{"7"}},
-		"Forward":       {reason: "We should go on where time goes on, and not compare versions as strings.", answers: []string{"7", "9", "10", "100", "100", "101"}},
-		"Back":          {reason: "We should end when time went back.", answers: []string{"7", "100", "99"}, void: true},
-		"FarBack":       {reason: "We should not compare versions as strings.", answers: []string{"100", "7"}, void: true},
-		"BackInAnHour":  {reason: "We should compare with the last answer before the API server was away.", answers: append(append([]string{"100"}, make([]string, 18000)...), "99"), void: true},
-		"Away":          {reason: "We should go on with what we know while the API server does not answer.", answers: []string{"100", ""}},
-		"BackAndBeyond": {reason: "We should not wait for a second sign: time goes on from where it went back to.", answers: []string{"100", "7", "101"}, void: true},
-		"Unordered":     {reason: "We should go on with a storage whose versions have no order.", answers: []string{"b", "a", "", "0a", "a"}},
-		"NoVersion":     {reason: "We should not take an answer without a version for the past.", answers: []string{"7", "0", "7"}},
+		"Forward":      {reason: "We should go on where time goes on, and not compare versions as strings.", answers: []string{"7", "9", "10", "100", "100", "101"}},
+		"Back":         {reason: "We should end when time went back.", answers: []string{"7", "100", "99"}, void: true},
+		"BackInAnHour": {reason: "We should compare with the last answer before the API server was away.", answers: append(append([]string{"100"}, make([]string, 18000)...), "99"), void: true},
+		"Unordered":    {reason: "We should go on with a storage whose versions have no order.", answers: []string{"b", "a", "", "0a", "a"}},
+		"NoVersion":    {reason: "We should not take an answer without a version for the past.", answers: []string{"7", "0", "7"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -2,11 +2,9 @@ package status
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,7 +14,6 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/controller/registry"
-	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
@@ -107,9 +104,6 @@ func ofWatch(err error, conditionType, message, unmet string) metav1.Condition {
 		return c
 	}
 	c = failed(c, registry.ReasonFor(err), "%s: %v", unmet, err)
-	if fault := (*inventory.Fault)(nil); errors.As(err, &fault) {
-		c.Reason = fault.Reason
-	}
 	if apierrors.IsForbidden(err) {
 		c.Reason = v1beta1.ReasonNotPermitted
 		c.Message += ": label a ClusterRole that allows list, watch and, for BindLater, patch with " + v1beta1.AggregateLabel + "=true"
@@ -174,12 +168,9 @@ func (s *Writer) defaulting(k *v1beta1.ClaimKind) (c metav1.Condition) {
 		return c
 	}
 	outcome, known := s.Defaults.Outcome(k.Name)
-	if !known { // Until the leader knows, the condition of the last one stays.
-		return last(k.Status.Conditions, v1beta1.ConditionDefaultedByPolicy)
-	}
-	return ofPolicy(outcome, met(v1beta1.ConditionDefaultedByPolicy, v1beta1.ReasonConfigured,
-		fmt.Sprintf("the API server itself gives the default class %s to claims without a selector", outcome.Class)),
-		"claims without a selector come to classbind")
+	c = met(v1beta1.ConditionDefaultedByPolicy, v1beta1.ReasonConfigured,
+		fmt.Sprintf("the API server itself gives the default class %s to claims without a selector", outcome.Class))
+	return ofPolicy(k, outcome.Fault, known, c, "claims without a selector come to classbind")
 }
 
 // use does the same for whether the API server itself checks who may use a class.
@@ -188,19 +179,19 @@ func (s *Writer) use(k *v1beta1.ClaimKind) (c metav1.Condition) {
 		return c
 	}
 	outcome, known := s.Uses.Outcome(k.Name)
-	if c = last(k.Status.Conditions, v1beta1.ConditionUseEnforced); !known && c.Type != "" {
-		return c
-	}
-	if !known {
-		outcome.Fault = &inventory.Fault{Reason: v1beta1.ReasonNotConfigured, Text: "the classes of the kind are not known yet"}
-	}
-	return ofPolicy(outcome, met(v1beta1.ConditionUseEnforced, v1beta1.ReasonEnforced,
-		"the API server itself checks who may use the class that a claim names"), "who may use a class is not checked as registered")
+	c = met(v1beta1.ConditionUseEnforced, v1beta1.ReasonEnforced, "the API server itself checks who may use the class that a claim names")
+	return ofPolicy(k, outcome.Fault, known, c, "who may use a class is not checked as registered")
 }
 
-// ofPolicy is the condition without a fault, and unmet with one.
-func ofPolicy(outcome webhookconfig.PolicyOutcome, c metav1.Condition, unmet string) metav1.Condition {
-	if fault := outcome.Fault; fault != nil {
+// ofPolicy is the condition without a fault, and unmet with one. Until the leader knows, that of the last one stays.
+func ofPolicy(k *v1beta1.ClaimKind, fault *inventory.Fault, known bool, c metav1.Condition, unmet string) metav1.Condition {
+	if !known {
+		if before := last(k.Status.Conditions, c.Type); before.Type != "" {
+			return before
+		}
+		fault = &inventory.Fault{Reason: v1beta1.ReasonNotConfigured, Text: "the classes of the kind are not known yet"}
+	}
+	if fault != nil {
 		c = failed(c, fault.Reason, "%s: %s", unmet, fault.Text)
 		if fault.Reason == v1beta1.ReasonNotConfigured { // It is a matter of seconds.
 			c.Status = metav1.ConditionUnknown
@@ -232,13 +223,8 @@ func selectorsHeeded(defaults []metav1.PartialObjectMetadata, err error) metav1.
 			c.Reason = v1beta1.ReasonNotPermitted
 		}
 	case len(defaults) > 0:
-		of := ""
-		if len(defaults) > 1 {
-			of = fmt.Sprintf(" the newest of %d,", len(defaults))
-		}
-		c = failed(c, v1beta1.ReasonDefaultStorageClass, "the API server gives every claim without a StorageClass the default one, %q,%s "+
-			"before classbind is asked, so its class selector does nothing: %s",
-			defaults[0].Name, of, cluster.UnmarkStorageClasses(defaults))
+		c = failed(c, v1beta1.ReasonDefaultStorageClass, "the API server gives every claim without a StorageClass the default one, %q, "+
+			"before classbind is asked, so its class selector does nothing: %s", defaults[0].Name, cluster.UnmarkStorageClasses(defaults))
 	}
 	return c
 }
@@ -258,103 +244,52 @@ func (s *Writer) describePaths(k *v1beta1.ClaimKind, view *selector.View) metav1
 func setDefaults(k *v1beta1.ClaimKind, view *selector.View) metav1.Condition {
 	const most = 16 // in the schema
 	of := view.DefaultsBySeat()
-	ofAll, counts := of[inventory.Seat{ClaimKind: k.Name}], count{}
+	ofAll := of[inventory.Seat{ClaimKind: k.Name}]
 	k.Status.Defaults, k.Status.DefaultCount = nil, int32(len(ofAll)) //nolint:gosec // No API server holds two thousand million classes.
 	for _, c := range ofAll[:min(len(ofAll), most)] {
 		k.Status.Defaults = append(k.Status.Defaults, v1beta1.DefaultClass{
 			Kind: c.Kind.GroupVersionKind.Kind, Namespace: c.Namespace, Name: c.Name, Cordoned: c.Cordoned,
 		})
 	}
+	k.Status.NamespaceDefaults, k.Status.PartitionDefaults = 0, 0
 	for seat := range of {
-		counts.add(seat)
+		switch {
+		case seat.Partition != "":
+			k.Status.PartitionDefaults++
+		case seat.Namespace != "":
+			k.Status.NamespaceDefaults++
+		}
 	}
-	k.Status.NamespaceDefaults, k.Status.PartitionDefaults = counts.namespaces, counts.partitions
 	return singleDefault(k.Name, of)
 }
 
-// count of the seats that have a default: that of all namespaces and partitions together, and those that have one of their own.
-type count struct{ all, namespaces, partitions int32 }
-
-func (c *count) add(s inventory.Seat) {
-	switch {
-	case s.Partition != "":
-		c.partitions++
-	case s.Namespace != "":
-		c.namespaces++
-	default:
-		c.all++
-	}
-}
-
 func singleDefault(claimKind string, of map[inventory.Seat][]*inventory.Class) metav1.Condition {
-	seats := slices.SortedFunc(maps.Keys(of), inventory.Seat.Compare) // That of all comes first.
-	crowded := slices.DeleteFunc(slices.Clone(seats), func(s inventory.Seat) bool { return len(of[s]) < 2 })
-	if len(crowded) > 0 {
-		first := of[crowded[0]]
-		message := fmt.Sprintf("a claim%s without a selector gets one of %d classes; leave the mark on one of %s",
-			crowded[0].In(), len(first), named(first))
-		also, which := crowded, ""
-		if crowded[0].In() == "" {
-			also, which = crowded[1:], " that have defaults of their own"
-		}
-		if len(crowded) > 1 {
-			places := selector.ListFunc(also, func(s inventory.Seat) string { return "(" + strings.TrimPrefix(s.In(), " in ") + ")" })
-			message += fmt.Sprintf("; so it is in %d places%s: %s", len(also), which, places)
-		}
-		return failed(metav1.Condition{Type: v1beta1.ConditionSingleDefault}, v1beta1.ReasonSeveralDefaults, "%s", message)
-	}
+	var crowded []inventory.Seat
 	var cordoned []*inventory.Class
-	offered := count{}
-	for _, seat := range seats {
-		if c := of[seat][0]; c.Cordoned {
-			cordoned = append(cordoned, c)
-		} else {
-			offered.add(seat)
+	for _, seat := range slices.SortedFunc(maps.Keys(of), inventory.Seat.Compare) { // That of all comes first.
+		if classes := of[seat]; len(classes) > 1 {
+			crowded = append(crowded, seat)
+		} else if classes[0].Cordoned {
+			cordoned = append(cordoned, classes[0])
 		}
 	}
-	condition := met(v1beta1.ConditionSingleDefault, v1beta1.ReasonOneDefault, whoGetsDefault(offered))
+	c := met(v1beta1.ConditionSingleDefault, v1beta1.ReasonOneDefault, "a claim without a selector gets the default class")
 	switch {
-	case len(cordoned) == 1:
-		condition.Message += fmt.Sprintf("; the default class %s is cordoned", cordoned[0])
-	case len(cordoned) > 1:
-		condition.Message += fmt.Sprintf("; %d default classes are cordoned: %s; of the first", len(cordoned), named(cordoned))
-	case len(seats) == 0:
-		condition.Reason = v1beta1.ReasonNoDefault
+	case len(crowded) > 0:
+		seat := crowded[0]
+		c = failed(c, v1beta1.ReasonSeveralDefaults, "a claim%s without a selector gets one of %d classes; leave the mark on one of %s",
+			seat.In(), len(of[seat]), named(of[seat]))
+		if more := len(crowded) - 1; more > 0 {
+			c.Message += fmt.Sprintf("; so it is in %d more namespaces or partitions", more)
+		}
+	case len(cordoned) > 0:
+		c.Reason = v1beta1.ReasonDefaultCordoned
+		c.Message = fmt.Sprintf("no claim gets the default class %s, which is cordoned: %s",
+			named(cordoned), cordoned[0].Uncordon(claimKind))
+	case len(of) == 0:
+		c.Reason, c.Message = v1beta1.ReasonNoDefault, "a claim without a selector finds no class"
 	}
-	if len(cordoned) > 0 {
-		condition.Reason = v1beta1.ReasonDefaultCordoned
-		condition.Message += ": " + cordoned[0].Uncordon(claimKind)
-	}
-	return condition
-}
-
-// whoGetsDefault says what becomes of claims without a selector, if so many defaults are offered.
-func whoGetsDefault(offered count) string {
-	var places []string
-	if offered.namespaces > 0 {
-		places = append(places, "its own namespace, which "+have(offered.namespaces, "namespace"))
-	}
-	if offered.partitions > 0 {
-		places = append(places, "its partition, which "+have(offered.partitions, "partition"))
-	}
-	switch {
-	case len(places) == 0 && offered.all == 0:
-		return "a claim without a selector finds no class"
-	case len(places) == 0:
-		return "a claim without a selector gets the default class"
-	}
-	text := "a claim without a selector gets the default class of " + strings.Join(places, ", or of ")
-	if offered.all == 0 {
-		return text + ", or finds no class"
-	}
-	return text + ", or that of all"
-}
-
-func have(n int32, what string) string {
-	if n == 1 {
-		return "1 " + what + " has"
-	}
-	return fmt.Sprintf("%d %ss have", n, what)
+	return c
 }
 
 // named lists a few of the classes, and says how many more there are.

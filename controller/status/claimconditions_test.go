@@ -8,11 +8,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
@@ -71,29 +69,6 @@ func TestCountClaims(t *testing.T) {
 			assert.Equal(t, tc.want, k.Status.Claims, tc.reason)
 		})
 	}
-}
-
-func TestOnClassCounts(t *testing.T) {
-	inv := selector.NewInventory()
-	inv.SetClaimKind(selector.NewClaimKind(controllertest.NewClaimKind("claims.example.org")))
-	for _, name := range []string{"golds.example.org", "silvers.example.org"} {
-		k := controllertest.NewClassKind(name, name)
-		k.ClaimKinds = []string{"claims.example.org"}
-		inv.SetClasses(inventory.NewClasses(k, nil))
-	}
-	others := controllertest.NewClassKind("others.example.org", "Other")
-	others.ClaimKinds = []string{"others.example.org"}
-	inv.SetClasses(inventory.NewClasses(others, nil))
-	inv.Open()
-	var counted []string
-	c := &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*controllertest.NewClaimKind("claims.example.org")}}
-	s := &Writer{Snapshot: inv.Snapshot, Registration: fixed{}, Claims: watched{}, ClaimEntries: said{}, Client: c}
-	s.onClassCounts(t.Context(), func(classKind string) { counted = append(counted, classKind) })
-	s.counted.Notify("nobody.example.org")
-	assert.Empty(t, counted, "We should count nothing for claims that no class serves.")
-	_, err := s.reconcileClaimKind(t.Context(), "claims.example.org")
-	require.NoError(t, err)
-	assert.ElementsMatch(t, []string{"golds.example.org", "silvers.example.org"}, counted, "We should count the classes that serve these claims, and no others.")
 }
 
 func TestDescribeClaims(t *testing.T) {
@@ -185,55 +160,17 @@ func TestSelectorsHeeded(t *testing.T) {
 			want: `False/DefaultStorageClass: the API server gives every claim without a StorageClass the default one, "standard", ` + before +
 				`standard storageclass.kubernetes.io/is-default-class-`,
 		},
-		"Defaults": {
-			reason: "We should name the newest of several, and take the marks from all.", defaults: named("new", "old"),
-			want: `False/DefaultStorageClass: the API server gives every claim without a StorageClass the default one, "new", the newest of 2, ` + before +
-				`new old storageclass.kubernetes.io/is-default-class-`,
-		},
 		"NoDefault": {reason: "We should say that claims are ours to bind.", want: "True/NoDefaultStorageClass: no StorageClass is the default, so claims without one are bound"},
 		"NotPermitted": {
 			reason: "We should not say what we may not look at.",
 			err:    apierrors.NewForbidden(schema.GroupResource{Group: "storage.k8s.io", Resource: "storageclasses"}, "", errors.New("no")),
 			want:   `Unknown/NotPermitted: cannot tell whether there is a default StorageClass: storageclasses.storage.k8s.io is forbidden: no`,
 		},
-		"NoAnswer": {
-			reason: "We should not say what we could not read.", err: errors.New("connection refused"),
-			want: `Unknown/NotSynced: cannot tell whether there is a default StorageClass: connection refused`,
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := selectorsHeeded(tc.defaults, tc.err)
 			assert.Equal(t, tc.want, conditionText(&got), tc.reason)
 		})
-	}
-}
-
-// twoPages of one default StorageClass each.
-type twoPages struct{ client.Reader }
-
-func (twoPages) List(_ context.Context, l client.ObjectList, options ...client.ListOption) error {
-	o := &client.ListOptions{}
-	o.ApplyOptions(options)
-	class := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "class" + o.Continue}}
-	class.Annotations = map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}
-	l.(*metav1.PartialObjectMetadataList).Items = []metav1.PartialObjectMetadata{class}
-	l.SetContinue(map[string]string{"": "-2"}[o.Continue])
-	return nil
-}
-
-func TestStorage(t *testing.T) {
-	k := controllertest.NewClaimKind("persistentvolumeclaims")
-	k.Spec.Reference.Path = ".spec.storageClassName"
-	assert.Contains(t, storage(t.Context(), twoPages{}, k).Message, "storageclass class class-2 ", "We should read all pages.")
-}
-
-func TestStorageOfOthers(t *testing.T) {
-	for claimKind, path := range map[string]v1beta1.FieldPath{
-		"persistentvolumeclaims": ".spec.volumeAttributesClassName", "claims.example.org": ".spec.storageClassName",
-	} {
-		k := controllertest.NewClaimKind(claimKind)
-		k.Spec.Reference.Path = path
-		assert.Zero(t, storage(t.Context(), nil, k), "We should say nothing of other claims, or of another field of them.")
 	}
 }
 
@@ -252,7 +189,6 @@ func TestPolicyConditions(t *testing.T) {
 	const name, was = "claims.example.org", "True/Old: as it was"
 	const toUs, unchecked = "claims without a selector come to classbind: ", "who may use a class is not checked as registered: "
 	byPolicy := v1beta1.ClaimKindSpec{Admission: v1beta1.Admission{Defaulting: v1beta1.DefaultingPolicy}}
-	byWebhook := v1beta1.ClaimKindSpec{Admission: v1beta1.Admission{Defaulting: v1beta1.DefaultingWebhook}}
 	checked := v1beta1.ClaimKindSpec{Classes: v1beta1.Classes{Use: &v1beta1.Use{Subject: v1beta1.UseByNamespace}}}
 	defaulting := func(o decided, k *v1beta1.ClaimKind) metav1.Condition { return (&Writer{Defaults: o}).defaulting(k) }
 	use := func(o decided, k *v1beta1.ClaimKind) metav1.Condition { return (&Writer{Uses: o}).use(k) }
@@ -267,9 +203,7 @@ func TestPolicyConditions(t *testing.T) {
 		decided decided
 		want    string // as conditionText has it
 	}{
-		"Webhook":        {reason: "We should say nothing of a policy that nobody asked for.", of: defaulting, spec: byWebhook},
 		"Unsaid":         {reason: "We should take what is not said for Webhook.", of: defaulting},
-		"NotKnownYet":    {reason: "We should leave what the last leader said.", of: defaulting, spec: byPolicy, want: was},
 		"UseNotKnownYet": {reason: "We should leave what the last leader said.", of: use, spec: checked, want: was},
 		"Everybody":      {reason: "We should say nothing where everybody may use every class.", of: use},
 		"Given": {
@@ -331,7 +265,7 @@ func TestCapacityEnforced(t *testing.T) {
 		"Open":    {reason: "We should say that it is enforced.", capacity: hard, classes: classes, open: "ab", want: "True/Enforced: no class is given more claims than it holds"},
 		"Full": {
 			reason: "We should say which classes are full.", capacity: hard, classes: classes, open: "ab", used: 5,
-			want: "True/Full: no class is given more claims than it holds; 2 classes are full: Gold/a, Gold/b",
+			want: "True/Full: no class is given more claims than it holds; full are Gold/a, Gold/b",
 		},
 		"NotAsked": {
 			reason: "We should not say that it is enforced while claims pass us.", capacity: hard, classes: classes, open: "ab", notAsked: true,
@@ -339,7 +273,7 @@ func TestCapacityEnforced(t *testing.T) {
 		},
 		"Closed": {
 			reason: "We should say which class no claim gets.", capacity: hard, classes: classes, open: "b",
-			want: "False/NotCounted: 1 class is given to no claim until claims are counted, after all writes that are in flight: Gold/a",
+			want: "False/NotCounted: classes that no claim is given until claims are counted, after all writes that are in flight: Gold/a",
 		},
 	} {
 		t.Run(test, func(t *testing.T) {

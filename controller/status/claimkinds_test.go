@@ -50,11 +50,7 @@ func TestNamedKinds(t *testing.T) {
 		},
 		"LeftOut":      {reason: "We should say that the classes are offered to no claim, and what would help.", of: []string{names}, ready: "False/AmbiguousReference: " + leftOut},
 		"LeftOutOfOne": {reason: "We should stay ready for the other claims, for which replicas that start must wait.", of: []string{names, refs}, ready: "True/AmbiguousReference: " + leftOut},
-		"LeftOutOfSeveral": {
-			reason: "We should name each claim kind that is not offered the classes.", of: []string{names, refs, others},
-			ready: "True/AmbiguousReference: " + leftOut + "; nor are they offered to claims of others.example.org",
-		},
-		"Outdated": {reason: "We should say nothing of a ClaimKind that the inventory is about to hear of, and look again.", of: []string{refs}, outdated: true, again: statusDelay},
+		"Outdated":     {reason: "We should say nothing of a ClaimKind that the inventory is about to hear of, and look again.", of: []string{refs}, outdated: true, again: statusDelay},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind := func(name, of string, claimKinds ...string) *inventory.Classes {

@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,27 +28,32 @@ func (s *Writer) classConditions(k *v1beta1.ClassKind, classes *inventory.Classe
 		return all
 	}
 	if k.Spec.Capacity != nil {
-		all = append(all, capacitiesValid(classes))
+		c := met(v1beta1.ConditionCapacitiesValid, v1beta1.ReasonCapacitiesValid, "every capacity can be read")
+		all = append(all, without(c, classes.Faulty(inventory.MalformedCapacity), v1beta1.ReasonMalformedCapacity, "a malformed capacity",
+			func(c *inventory.Class) error { return c.Capacity.Err }))
 	}
-	return append(all, weightsValid(classes), marksValid(classes), labelsHeld(classes))
+	weights := met(v1beta1.ConditionWeightsValid, v1beta1.ReasonWeightsValid, "every weight can be read")
+	marks := met(v1beta1.ConditionMarksValid, v1beta1.ReasonMarksValid, "every mark is true or false")
+	labels := met(v1beta1.ConditionLabelsHeld, v1beta1.ReasonLabelsHeld, "no class has too many labels")
+	return append(all,
+		without(weights, classes.Faulty(inventory.MalformedWeight), v1beta1.ReasonMalformedWeight,
+			"a malformed weight, which counts as 1, or as 0 if it is negative",
+			func(c *inventory.Class) error { return c.WeightErr }),
+		without(marks, classes.Faulty(inventory.MalformedMark), v1beta1.ReasonMalformedMark, "a mark that is neither true nor false",
+			func(c *inventory.Class) error { return c.MarkErr }),
+		without(labels, classes.Faulty(inventory.TooManyLabels), v1beta1.ReasonTooManyLabels,
+			fmt.Sprintf("more than %d labels, or %d bytes of them, which no claim is offered",
+				v1beta1.MaxClassLabels, v1beta1.MaxClassLabelBytes), nil))
 }
 
-// weightsValid reports whether the weights of all classes can be read, and what they count as otherwise.
-func weightsValid(classes *inventory.Classes) metav1.Condition {
-	c := met(v1beta1.ConditionWeightsValid, v1beta1.ReasonWeightsValid, "every weight can be read")
-	if invalid := classes.Faulty(inventory.MalformedWeight); len(invalid) > 0 {
-		counts := selector.ListFunc(invalid, func(c *inventory.Class) string { return fmt.Sprintf("%s counts as %d", c, c.Weight) })
-		c = failed(c, v1beta1.ReasonMalformedWeight, "%s a malformed weight: %s; the first: %v",
-			counted(invalid, "has", "have"), counts, invalid[0].WeightErr)
+// without classes that have something wrong, the condition is met. why returns what exactly is wrong with a class.
+func without(c metav1.Condition, faulty []*inventory.Class, reason, what string, why func(*inventory.Class) error) metav1.Condition {
+	if len(faulty) == 0 {
+		return c
 	}
-	return c
-}
-
-func capacitiesValid(classes *inventory.Classes) metav1.Condition {
-	c := met(v1beta1.ConditionCapacitiesValid, v1beta1.ReasonCapacitiesValid, "every capacity can be read")
-	if invalid := classes.Faulty(inventory.MalformedCapacity); len(invalid) > 0 {
-		c = failed(c, v1beta1.ReasonMalformedCapacity, "%s a malformed capacity: %s; the first: %v",
-			counted(invalid, "has", "have"), named(invalid), invalid[0].Capacity.Err)
+	c = failed(c, reason, "classes with %s: %s", what, named(faulty))
+	if why != nil {
+		c.Message += fmt.Sprintf("; the first: %v", why(faulty[0]))
 	}
 	return c
 }
@@ -75,29 +81,11 @@ func capacityEnforced(
 		return failed(c, v1beta1.ReasonNotConfigured,
 			"classes may be given more claims than they hold: the API server does not ask classbind about all claims yet")
 	case len(closed) > 0:
-		return failed(c, v1beta1.ReasonNotCounted, "%s given to no claim until claims are counted, after all writes that are in flight: %s",
-			counted(closed, "is", "are"), named(closed))
+		return failed(c, v1beta1.ReasonNotCounted,
+			"classes that no claim is given until claims are counted, after all writes that are in flight: %s", named(closed))
 	case len(full) > 0:
 		c.Reason = v1beta1.ReasonFull
-		c.Message += fmt.Sprintf("; %s full: %s", counted(full, "is", "are"), named(full))
-	}
-	return c
-}
-
-func labelsHeld(classes *inventory.Classes) metav1.Condition {
-	c := met(v1beta1.ConditionLabelsHeld, v1beta1.ReasonLabelsHeld, "no class has too many labels")
-	if over := classes.Faulty(inventory.TooManyLabels); len(over) > 0 {
-		c = failed(c, v1beta1.ReasonTooManyLabels, "%s offered to no claim, for more than %d labels, or %d bytes of them: %s",
-			counted(over, "is", "are"), v1beta1.MaxClassLabels, v1beta1.MaxClassLabelBytes, named(over))
-	}
-	return c
-}
-
-func marksValid(classes *inventory.Classes) metav1.Condition {
-	c := met(v1beta1.ConditionMarksValid, v1beta1.ReasonMarksValid, "every mark is true or false")
-	if invalid := classes.Faulty(inventory.MalformedMark); len(invalid) > 0 {
-		c = failed(c, v1beta1.ReasonMalformedMark, "%s a mark that is neither true nor false: %s; the first: %v",
-			counted(invalid, "has", "have"), named(invalid), invalid[0].MarkErr)
+		c.Message += "; full are " + named(full)
 	}
 	return c
 }
@@ -108,12 +96,12 @@ func expressionsSucceed(k *v1beta1.ClassKind, classes *inventory.Classes, mistyp
 		return expressionsValid(rules.InvalidOfClasses(k), mistyped)
 	}
 	c := expressionsValid(nil, mistyped)
-	if failing := classes.Faulty(inventory.OfferFailed); len(failing) > 0 && len(mistyped) == 0 {
-		c = failed(c, v1beta1.ReasonExpressionFailed,
-			"%s offered to no claim, because the expression spec.offerWhen fails: %s; the first: %s",
-			counted(failing, "is", "are"), named(failing), failing[0].OfferErr.Detail)
+	if len(mistyped) > 0 {
+		return c
 	}
-	return c
+	return without(c, classes.Faulty(inventory.OfferFailed), v1beta1.ReasonExpressionFailed,
+		"no result of the expression spec.offerWhen, which no claim is offered",
+		func(c *inventory.Class) error { return errors.New(c.OfferErr.Detail) })
 }
 
 // expressionsValid names at most MaxErrors of the invalid expressions, or of those that are mistyped.
@@ -144,76 +132,48 @@ func untilTyped(conditions []metav1.Condition, c metav1.Condition, typesKnown bo
 	return c
 }
 
-// counted classes as the subject of a sentence, with its verb for one and for several.
-func counted(classes []*inventory.Class, one, several string) string {
-	if len(classes) == 1 {
-		return "1 class " + one
-	}
-	return fmt.Sprintf("%d classes %s", len(classes), several)
-}
-
-// namedKinds are the claim kinds that a class kind serves.
-type namedKinds struct {
-	unregistered []string
-	// refusing are those that are not offered the classes, and fault is why the first is
-	// not; offered is the number of the others that are registered.
-	refusing []string
-	fault    *inventory.Fault
-	offered  int
-}
-
-// namedKinds is false while the inventory is about to be updated.
-func (s *Writer) namedKinds(ctx context.Context, k *v1beta1.ClassKind) (named namedKinds, known bool, err error) {
+// describeNamed reports whether the claim kinds that a class kind names are registered, and says in a Ready condition that is True
+// why the first of those that are not offered the classes is not. The condition stays True if others are: replicas that start wait
+// for these classes. It is false while the inventory is about to be updated.
+func (s *Writer) describeNamed(
+	ctx context.Context, k *v1beta1.ClassKind, ready *metav1.Condition,
+) (c metav1.Condition, known bool, err error) {
 	all, _, err := registry.List(ctx, s.Client)
 	if err != nil {
-		return named, false, err
+		return c, false, err
 	}
+	c = met(v1beta1.ConditionClaimKindsRegistered, v1beta1.ReasonRegistered, "every claim kind is registered")
 	served := rules.Served(k, all)
+	var missing []string
+	var refused *inventory.Fault
+	offered := false
 	for _, name := range rules.ServedNames(k, served) {
 		i := slices.IndexFunc(served, func(c *v1beta1.ClaimKind) bool { return c.Name == name })
 		if i < 0 {
-			named.unregistered = append(named.unregistered, name)
+			missing = append(missing, name)
 			continue
 		}
-		claimKind := served[i]
 		view := s.Snapshot()[name]
-		if view == nil || view.Kind.Revision != inventory.RevisionOf(claimKind) {
-			return named, false, nil
+		if view == nil || view.Kind.Revision != inventory.RevisionOf(served[i]) {
+			return c, false, nil
 		}
-		if fault := view.FaultOf(k.Name); fault != nil {
-			named.refusing, named.fault = append(named.refusing, name), cmp.Or(named.fault, fault)
-		} else {
-			named.offered++
-		}
+		fault := view.FaultOf(k.Name)
+		refused, offered = cmp.Or(refused, fault), offered || fault == nil
 	}
-	return named, true, nil
-}
-
-// qualify a Ready condition that is True by the claim kinds that are not offered the
-// classes. It stays True if others are: replicas that start wait for these classes.
-func (n namedKinds) qualify(ready *metav1.Condition) {
-	if len(n.refusing) == 0 {
-		return
-	}
-	ready.Reason, ready.Message = n.fault.Reason, n.fault.Text
-	if more := n.refusing[1:]; len(more) > 0 {
-		ready.Message += "; nor are they offered to claims of " + selector.List(more)
-	}
-	if n.offered == 0 {
-		ready.Status = metav1.ConditionFalse
-	}
-}
-
-func (n namedKinds) registered() metav1.Condition {
-	c := met(v1beta1.ConditionClaimKindsRegistered, v1beta1.ReasonRegistered, "every claim kind is registered")
 	switch {
-	case len(n.unregistered) > 0:
-		return failed(c, v1beta1.ReasonNotRegistered, "%s", unregistered("spec.claimKinds", "ClaimKind", n.unregistered))
-	case n.offered+len(n.refusing) == 0:
-		return failed(c, v1beta1.ReasonNoClaimKinds,
+	case len(missing) > 0:
+		c = failed(c, v1beta1.ReasonNotRegistered, "%s", unregistered("spec.claimKinds", "ClaimKind", missing))
+	case refused == nil && !offered:
+		c = failed(c, v1beta1.ReasonNoClaimKinds,
 			"no claim is offered the classes: name a ClaimKind in spec.claimKinds, or this ClassKind in spec.classes.kinds of one")
 	}
-	return c
+	if refused != nil && ready.Status == metav1.ConditionTrue {
+		ready.Reason, ready.Message = refused.Reason, refused.Text
+		if !offered {
+			ready.Status = metav1.ConditionFalse
+		}
+	}
+	return c, true, nil
 }
 
 // unregistered says which names in a field no registration of a kind has.

@@ -29,13 +29,11 @@ type Preview struct {
 
 // ClaimKind returns what is wrong with a ClaimKind, the gravest first.
 func (p *Preview) ClaimKind(ctx context.Context, k *v1beta1.ClaimKind) (problems []string) {
-	claimKinds, classKinds := &v1beta1.ClaimKindList{}, &v1beta1.ClassKindList{}
-	for _, list := range []client.ObjectList{claimKinds, classKinds} {
-		if err := p.Cache.List(ctx, list); err != nil {
-			problems = append(problems, fmt.Sprintf("cannot list registrations: %v", err))
-		}
+	claimKinds, classKinds, err := registry.List(ctx, p.Cache)
+	if err != nil {
+		problems = append(problems, err.Error())
 	}
-	serving := rules.Serving(k, classKinds.Items)
+	serving := rules.Serving(k, classKinds)
 	kind := selector.NewClaimKind(k, serving...)
 	problems = append(problems, unmet(expressionsValid(kind.InvalidExpressions(), nil))...)
 	paths := p.Registration.ComparePaths(ctx, k, kind)
@@ -43,7 +41,7 @@ func (p *Preview) ClaimKind(ctx context.Context, k *v1beta1.ClaimKind) (problems
 		paths.Check = selector.PathsCheck{} // Of what is stored.
 	}
 	view, states := p.view(ctx, k, kind, serving)
-	problems = append(problems, conflicts(k, claimKinds.Items)...)
+	problems = append(problems, conflicts(k, claimKinds)...)
 	if view.Fault != nil && view.Fault.Reason == v1beta1.ReasonUnknownValue {
 		problems = append(problems, view.Fault.Text)
 	}
@@ -56,7 +54,7 @@ func (p *Preview) ClaimKind(ctx context.Context, k *v1beta1.ClaimKind) (problems
 	for i, named := range k.Spec.Classes.Kinds {
 		names[i] = named.Name
 	}
-	problems = append(problems, p.unregistered(ctx, "spec.classes.kinds", names, &v1beta1.ClassKind{})...)
+	problems = append(problems, p.unregistered(ctx, "spec.classes.kinds", "ClassKind", names, &v1beta1.ClassKind{})...)
 	for _, state := range p.Registration.ProbeRelated(ctx, kind) {
 		problems = append(problems, state.Message)
 	}
@@ -119,7 +117,7 @@ func (p *Preview) ClassKind(ctx context.Context, k *v1beta1.ClassKind) []string 
 	for i, named := range k.Spec.ClaimKinds {
 		names[i] = named.Name
 	}
-	problems = append(problems, p.unregistered(ctx, "spec.claimKinds", names, &v1beta1.ClaimKind{})...)
+	problems = append(problems, p.unregistered(ctx, "spec.claimKinds", "ClaimKind", names, &v1beta1.ClaimKind{})...)
 	if k.CountsClaims() {
 		claimKinds, _, _ := registry.List(ctx, p.Cache) // The status says what is wrong with those that are not known here.
 		served := rules.Served(k, claimKinds)
@@ -140,11 +138,10 @@ func mistyped(types registry.Types) []string {
 }
 
 // unregistered says which of these names in a field no registration of a kind has, of maxProbed names at most.
-func (p *Preview) unregistered(ctx context.Context, field string, names []string, registration client.Object) (problems []string) {
-	kind, asked, missing := "ClaimKind", 0, []string(nil)
-	if _, ok := registration.(*v1beta1.ClassKind); ok {
-		kind = "ClassKind"
-	}
+func (p *Preview) unregistered(
+	ctx context.Context, field, kind string, names []string, registration client.Object,
+) (problems []string) {
+	asked, missing := 0, []string(nil)
 	for _, name := range names {
 		key := client.ObjectKey{Name: name}
 		if p.Cache.Get(ctx, key, registration) == nil {

@@ -62,6 +62,6 @@ func TestPreviewAsksForFewNames(t *testing.T) {
 	p := &Preview{Cache: &controllertest.Cached{}, Live: live}
 	names := []string{"e", "d", "c", "b", "a"}
 	assert.Equal(t, []string{`spec.claimKinds has names that no ClaimKind has: "b", "c", "d", "e": correct the name, which is <plural>.<group>, or create the ClaimKind`},
-		p.unregistered(t.Context(), "spec.claimKinds", names, &v1beta1.ClaimKind{}), "We should name a few.")
+		p.unregistered(t.Context(), "spec.claimKinds", "ClaimKind", names, &v1beta1.ClaimKind{}), "We should name a few.")
 	assert.Equal(t, maxProbed, live.reads, "We should ask for no more.")
 }

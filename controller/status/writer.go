@@ -177,13 +177,6 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 	if state.Reason == v1beta1.ReasonServed && state.Revision != inventory.RevisionOf(k) {
 		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil // The watch is about to follow the new registration.
 	}
-	named, known, err := s.namedKinds(ctx, k)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if !known {
-		return ctrl.Result{RequeueAfter: statusDelay}, nil
-	}
 	before := k.DeepCopy()
 	s.countClaims(k, state.Classes)
 	k.Status.Classes = 0
@@ -191,7 +184,13 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 	if state.Classes != nil {
 		k.Status.Classes = int32(state.Classes.Len()) //nolint:gosec // No API server holds two thousand million classes.
 		ready.Status = metav1.ConditionTrue
-		named.qualify(&ready)
+	}
+	registered, known, err := s.describeNamed(ctx, k, &ready)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !known {
+		return ctrl.Result{RequeueAfter: statusDelay}, nil
 	}
 	asked := false
 	if k.IsHard() && state.Classes != nil {
@@ -207,7 +206,7 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	setConditions(&k.Status.Conditions, k.Generation, append(s.classConditions(k, state.Classes),
-		ready, named.registered(), guarded, capacityEnforced(k, state.Classes, asked, s.Room))...)
+		ready, registered, guarded, capacityEnforced(k, state.Classes, asked, s.Room))...)
 	result := ctrl.Result{}
 	switch {
 	case k.IsHard():
@@ -224,22 +223,24 @@ func (s *Writer) guarded(ctx context.Context, k *v1beta1.ClassKind) (metav1.Cond
 		return metav1.Condition{}, err
 	}
 	c := met(v1beta1.ConditionGuarded, v1beta1.ReasonConfigured, "a second default class, or a malformed weight, is refused")
-	if configurations.ClassEntry(k.Name) == nil {
-		c = failed(c, v1beta1.ReasonNotConfigured, "the webhook configuration has no entry for it yet; it gets one once it is ready")
-	}
-	problem := s.ClassEntries.Problem()
 	tooLarge, notDenied := s.ClassEntries.TooLarge(k.Name), s.ClassEntries.TooLarge(k.Name+v1beta1.DeletionSuffix)
-	switch {
-	case notDenied != "" && k.Spec.OnDelete.Denies() && c.Status == metav1.ConditionTrue:
+	switch entry := configurations.ClassEntry(k.Name); {
+	case entry == nil && tooLarge != "":
+		c = failed(c, v1beta1.ReasonTooLarge, "a second default class is not refused: %s", tooLarge)
+	case entry == nil:
+		c = failed(c, v1beta1.ReasonNotConfigured, "the webhook configuration has no entry for it yet; it gets one once it is ready")
+	case notDenied != "" && k.Spec.OnDelete.Denies():
 		c = failed(c, v1beta1.ReasonTooLarge, "the deletion of a class that claims have is not refused: %s", notDenied)
-	case tooLarge != "" && c.Status == metav1.ConditionFalse:
-		c.Reason, c.Message = v1beta1.ReasonTooLarge, "a second default class is not refused: "+tooLarge
-	case problem != "" && c.Status == metav1.ConditionTrue:
-		c.Message += "; a change of the registration may not be in force: " + problem
-	case problem != "":
-		c.Message += ": " + problem
 	}
+	addProblem(&c, s.ClassEntries)
 	return c, nil
+}
+
+// addProblem of the entries of a webhook configuration to a condition, if there is one.
+func addProblem(c *metav1.Condition, of entries) {
+	if problem := of.Problem(); problem != "" {
+		c.Message += "; the entries of the webhook configuration may be out of date: " + problem
+	}
 }
 
 func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Result, error) {
@@ -281,40 +282,32 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 }
 
 func (s *Writer) claimsReady(ctx context.Context, k *v1beta1.ClaimKind, view *selector.View) (ready metav1.Condition, err error) {
-	ready = metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse}
 	configurations, err := webhookconfig.ReadConfigurations(ctx, s.Client, webhookconfig.ClaimConfigurations...)
 	if err != nil {
 		return ready, err
 	}
-	e := configurations.ClaimEntry(k.Name)
+	ready = met(v1beta1.ConditionReady, v1beta1.ReasonServed, "claims are bound when they are created")
+	fault, e := view.Fault, configurations.ClaimEntry(k.Name)
 	switch {
 	case e == nil && view.Conflict != nil: // One with an entry binds claims until that of the first by name is there.
-		ready.Reason, ready.Message = view.Conflict.Reason, view.Conflict.Text
-	case view.Fault != nil:
-		ready.Reason, ready.Message = view.Fault.Reason, view.Fault.Text
-		if e == nil {
-			ready.Message += registry.NotEnforced
-		}
+		fault = view.Conflict
+	case fault != nil && e == nil:
+		fault = &inventory.Fault{Reason: fault.Reason, Text: fault.Text + registry.NotEnforced}
+	case fault != nil:
 	case e != nil && !webhookconfig.IsOfAnyVersion(e):
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, v1beta1.ReasonServed, "claims are bound when they are created"
-		if problem := s.ClaimEntries.Problem(); problem != "" {
-			ready.Message += "; a change of the registration may not be in force: " + problem
-		}
+		addProblem(&ready, s.ClaimEntries)
 		s.describeCheck(k, &ready)
+		return ready, nil
 	case s.ClaimEntries.TooLarge(k.Name) != "":
-		ready.Reason, ready.Message = v1beta1.ReasonTooLarge, "claims are not bound: "+s.ClaimEntries.TooLarge(k.Name)
+		fault = inventory.Faultf(v1beta1.ReasonTooLarge, "claims are not bound: %s", s.ClaimEntries.TooLarge(k.Name))
 	default:
-		unservable := registry.Unservable(ctx, s.Registration, k, view)
-		if unservable != nil {
-			ready.Reason, ready.Message = unservable.Reason, unservable.Text
-			break
-		}
-		ready.Reason, ready.Message = v1beta1.ReasonNotConfigured, "the webhook configuration has no entry for it yet"
-		if problem := s.ClaimEntries.Problem(); problem != "" {
-			ready.Message += ": " + problem
+		if fault = registry.Unservable(ctx, s.Registration, k, view); fault == nil {
+			ready = failed(ready, v1beta1.ReasonNotConfigured, "the webhook configuration has no entry for it yet")
+			addProblem(&ready, s.ClaimEntries)
+			return ready, nil
 		}
 	}
-	return ready, nil
+	return failed(ready, fault.Reason, "%s", fault.Text), nil
 }
 
 // describeCheck says of a claim kind whose claims are bound if the API server does not ask about the classes that they name.
@@ -324,8 +317,8 @@ func (s *Writer) describeCheck(k *v1beta1.ClaimKind, ready *metav1.Condition) {
 	}
 	if why := s.ClassEntries.TooLarge(k.Name + v1beta1.CheckSuffix); why != "" {
 		*ready = failed(*ready, v1beta1.ReasonTooLarge, "claims are bound, but the classes that they name are not checked: %s", why)
-	} else if problem := s.ClassEntries.Problem(); problem != "" {
-		ready.Message += "; the classes that claims name may not be checked: " + problem
+	} else {
+		addProblem(ready, s.ClassEntries)
 	}
 }
 

@@ -50,14 +50,6 @@ it starts a new rotation with each page of 100 claims. With LeastClaims,
 it counts the claims of all namespaces first. It cannot bind claims of a kind whose
 expressions use request.userInfo.
 
-If a ClaimKind has classes.use, a claim gets a class that its namespace may use now.
-This is true for the subject Requester, too, because the API server does not store
-who created the claim.
-
-You need the rights to list ClaimKinds, ClassKinds, their classes and the claims, to
-get other objects that expressions read, and to patch the claims. For classes.use, you
-need the right to create subjectaccessreviews.
-
 The exit status is 0 if every claim that classbind binds has a class now. It is 1 if
 a claim found no class. It is 2 if a claim is malformed or could not be
 written, or if the command fails.`,

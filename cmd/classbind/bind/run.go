@@ -17,6 +17,7 @@ import (
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 type binder struct {
@@ -52,8 +53,11 @@ func (o *options) run(ctx context.Context, word string, names []string, out, pro
 	if err != nil {
 		return err
 	}
-	report := &reporter{options: o, out: out, progress: progress, several: len(kinds) > 1}
+	report := &reporter{options: o, out: out, several: len(kinds) > 1}
 	for _, kind := range kinds {
+		for _, note := range kind.Notes {
+			_, _ = fmt.Fprintln(progress, "note:", truncate.Printable(note))
+		}
 		b := &binder{options: o, config: config, claims: claims, report: report, kind: kind, resource: kind.Resource}
 		if err = b.run(ctx, namespace, names); err != nil {
 			break
@@ -73,7 +77,6 @@ func (b *binder) run(ctx context.Context, namespace string, names []string) erro
 	if !b.kind.Namespaced {
 		namespace = metav1.NamespaceAll
 	}
-	b.report.note(b.kind)
 	if b.kind.Kind.Strategy.Counted {
 		if err := b.count(ctx); err != nil {
 			return fmt.Errorf("cannot count the claims of each class for %s: %w", b.kind.Kind.Strategy.Name, err)
@@ -228,7 +231,7 @@ func (b *binder) attempt(ctx context.Context, s *latebinding.Stored) (*Claim, er
 		return c.end(LeftAlone, claim.Settled, "the claim has its class"), nil
 	}
 	class := selector.NameOf(d.Class)
-	c.Class, c.class = &class, d.Class.String()
+	c.Class = &class
 	counts := b.kind.Kind.CountsFor(s.Namespace, d.Class.Target()) // With a dry run, as if it were stored.
 	if !b.dryRun {
 		object, _, err := b.claims.WriteClass(ctx, b.kind.Resource, s.UID, s.Version, &d)

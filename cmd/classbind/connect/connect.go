@@ -25,7 +25,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // requestTimeout is for each request: an API server that accepts it may never answer. No command watches, which takes longer.
@@ -117,6 +119,12 @@ func (f *Flags) loader() clientcmd.ClientConfig {
 type Cluster struct {
 	API client.Client
 	*registry.Reader
+}
+
+// Reader of kinds and classes: a *registry.Reader.
+type Reader interface {
+	Resolve(ctx context.Context, name, version string, verbs ...string) (cluster.Resource, error)
+	Classes(ctx context.Context, kind *inventory.ClassKind) (*inventory.Classes, error)
 }
 
 // New returns a reader of a cluster.
