@@ -25,7 +25,7 @@ func (s source) build(ctx context.Context, dir string, to io.Writer) error {
 	if err := os.MkdirAll(tmp, 0o755); err != nil { //nolint:gosec // All users may run what it holds.
 		return err
 	}
-	what := fmt.Sprintf("building etcd, kube-apiserver and kubectl %s from source, once (5 to 8 minutes on 2 cores, then cached)", s.version)
+	what := fmt.Sprintf("building etcd, kube-apiserver and kubectl %s from source, once (5 to 8 minutes on 2 cores)", s.version)
 	_, err := s.run(ctx, to, what, "build", "-buildvcs=false", "-ldflags="+s.ldflags(), "-o", filepath.Join(tmp, "kube"), "./cmd/kube")
 	if err != nil {
 		return err

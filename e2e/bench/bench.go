@@ -42,7 +42,7 @@ type Settings struct {
 	// Progress is told what goes on.
 	Progress io.Writer
 
-	// How many classes and kinds there are. All kinds of class serve all kinds of claim, and matches, a divisor of the classes, match a claim.
+	// How many classes and kinds there are. All kinds of class serve all kinds of claim, and matches, a divisor of the classes, match one.
 	classes, classKinds, claimKinds, matches int
 	// turns of creations of each sort in a round of the part create.
 	turns int

@@ -91,7 +91,8 @@ func (r *run) measureCreate(ctx context.Context) error {
 			if s == freeReferring || s == oursReferring {
 				base = freeReferring
 			}
-			rows = append(rows, fmt.Sprintf("%s|%d|%.2f|%.2f|%+.3f", s.Name, clients, s.Millis(.5), s.Millis(.99), load.Shift(s.P50, base.P50)))
+			rows = append(rows, fmt.Sprintf("%s|%d|%.2f|%.2f|%+.3f", s.Name, clients, s.Millis(.5), s.Millis(.99),
+				load.Shift(s.P50, base.P50)))
 		}
 		of := func(name string) string { return fmt.Sprintf("%s-%d", name, clients) }
 		r.measured[of("create")] = load.Shift(ours.P50, doNothing.P50) / free.Millis(.5)

@@ -84,7 +84,9 @@ func reviewOf(kind, name string, o opinion) []byte {
 			UserInfo: authenticationv1.UserInfo{
 				Username: "kubernetes-admin", Groups: []string{"system:masters", "system:authenticated"},
 				Extra: map[string]authenticationv1.ExtraValue{
-					"authentication.kubernetes.io/credential-id": {"X509SHA256=4931186981efe34af9d36fcb64bdcb80fe5dfafccbab9090f6ec5ad71a7eaf89"},
+					"authentication.kubernetes.io/credential-id": {
+						"X509SHA256=4931186981efe34af9d36fcb64bdcb80fe5dfafccbab9090f6ec5ad71a7eaf89",
+					},
 				},
 			},
 			Object:  runtime.RawExtension{Raw: encoded(object)},

@@ -63,7 +63,10 @@ func (w *world) measureAll(ctx context.Context) error {
 		{"one of two replicas killed" + outage, "outages.go", w.measureOutages},
 		{fmt.Sprintf("chi-square of %d draws, 9 degrees of freedom", w.settings.Draws), "draws.go", w.measureDraws},
 		{fmt.Sprintf("dry runs with the class of the create, of %d", w.settings.Repeated), "draws.go", w.measureRepeats("dry-run", true)},
-		{fmt.Sprintf("claims with the same class when created again, of %d", w.settings.Repeated), "draws.go", w.measureRepeats("again", false)},
+		{
+			fmt.Sprintf("claims with the same class when created again, of %d", w.settings.Repeated),
+			"draws.go", w.measureRepeats("again", false),
+		},
 	} {
 		if err := w.measure(ctx, m.what, m.file, m.of); err != nil {
 			return err

@@ -46,7 +46,8 @@ func (w *world) table(ctx context.Context) (string, error) {
 	}
 	var text strings.Builder
 	_, _ = fmt.Fprintf(&text, "%sMeasured on %s, with %d cores that everything shares: "+
-		"classbind at commit %s, Kyverno %s, Kubernetes %s, %s.\n\n", begin, time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), bytes.TrimSpace(commit),
+		"classbind at commit %s, Kyverno %s, Kubernetes %s, %s.\n\n", begin,
+		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), bytes.TrimSpace(commit),
 		KyvernoVersion, server.GitVersion, runtime.Version())
 	names := []string{"measured"}
 	for _, c := range w.all() {

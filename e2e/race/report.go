@@ -19,8 +19,8 @@ const (
 // Result of a scenario.
 type Result struct {
 	Rounds int
-	// Worst are the double defaults, or the moments at which claims came to use more of a class than it holds, and Violations all of what was
-	// not as it should be, these included.
+	// Worst are the double defaults, or the moments at which claims came to use more of a class than it holds, and Violations all of what
+	// was not as it should be, these included.
 	Worst, Violations int
 }
 

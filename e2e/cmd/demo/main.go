@@ -42,7 +42,7 @@ func run(ctx context.Context, keep bool) (err error) {
 
 	step("Compiling classbind (a first time, for a minute or two)")
 	var binary string
-	err = progress.During(os.Stdout, "  compiling", func() (err error) {
+	err = progress.During(os.Stdout, "compiling", func() (err error) {
 		binary, err = classbind.Build(ctx, plane.Dir)
 		return err
 	})
