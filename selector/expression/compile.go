@@ -36,9 +36,8 @@ const (
 var env = sync.OnceValue(func() *cel.Env {
 	base := environment.MustBaseEnvSet(version.MajorMinor(1, 31)).NewExpressionsEnv()
 	options := []cel.EnvOption{
-		cel.CustomTypeAdapter(adapter{}),
 		cel.ParserRecursionLimit(maxDepth),
-		cel.EnableMacroCallTracking(), // For Rename.
+		cel.EnableMacroCallTracking(), // For the text of terms.
 		shortChains(base),
 	}
 	for _, name := range variables {
@@ -297,26 +296,45 @@ func shortChains(base *cel.Env) cel.EnvOption {
 	return cel.Macros(macros...)
 }
 
-// mustBeConstant returns the part of a call that must be a constant, nil if there is none, and
-// what it is: a text that is put into another one many times, or a pattern.
-func mustBeConstant(call ast.CallExpr) (part ast.Expr, what string) {
-	all := call.Args()
-	if call.IsMemberFunction() {
-		all = append([]ast.Expr{call.Target()}, all...)
-	}
+// What a part of a call is that must be a constant.
+const (
+	pattern     = "pattern"
+	separator   = "separator"
+	replacement = "replacement"
+	format      = "format"
+)
+
+// constantPart returns the part of a call that must be a constant text, nil if there is none, and what it is: a pattern, or
+// a text that is put into another one many times.
+func constantPart(call ast.CallExpr) (part ast.Expr, what string) {
 	at := 1
 	switch call.FunctionName() {
 	case "matches", "find", "findAll":
-		what = "pattern"
+		what = pattern
 	case "join":
-		what = "separator"
+		what = separator
 	case "replace":
-		at, what = 2, "replacement"
+		at, what = 2, replacement
 	case "format":
-		at, what = 0, "format"
+		at, what = 0, format
 	}
-	if what == "" || at >= len(all) || all[at].Kind() == ast.LiteralKind {
+	args := arguments(call)
+	if what == "" || at >= len(args) {
 		return nil, ""
 	}
-	return all[at], what
+	return args[at], what
+}
+
+// arguments of a call, the first of which may stand before its name.
+func arguments(call ast.CallExpr) []ast.Expr {
+	if call.IsMemberFunction() {
+		return append([]ast.Expr{call.Target()}, call.Args()...)
+	}
+	return call.Args()
+}
+
+// literal text that an expression is, empty if it is none.
+func literal(e ast.Expr) string {
+	text, _ := e.AsLiteral().(types.String)
+	return string(text)
 }

@@ -170,7 +170,7 @@ func (e *Expression) eval(in *Input, budget *Budget) (ref.Val, error) {
 	if e.plain != nil { // If it is there, no program is needed.
 		v, err := find(in.variable(e.plain.variable), e.plain.path)
 		if cost := callCost + 1 + uint64(len(e.plain.path)); v != nil && err == nil {
-			return adapter{}.NativeToValue(v), budget.take(cost)
+			return types.DefaultTypeAdapter.NativeToValue(v), budget.take(cost)
 		}
 	}
 	v, spent, err := e.program.eval(in, min(budget.Left, maxCost))

@@ -44,7 +44,7 @@ func (s *search) visit(e ast.NavigableExpr) {
 	}
 	switch e.Kind() {
 	case ast.CallKind:
-		if part, what := mustBeConstant(e.AsCall()); part != nil {
+		if part, what := constantPart(e.AsCall()); part != nil && part.Kind() != ast.LiteralKind {
 			s.fail(e, "the "+what+" of "+e.AsCall().FunctionName()+" must be a constant text")
 		}
 	case ast.IdentKind:

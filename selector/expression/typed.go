@@ -131,10 +131,7 @@ func (t *typer) visit(e ast.Expr, in locals) (p part) {
 
 func (t *typer) visitCall(e ast.Expr, in locals) (p part) {
 	call := e.AsCall()
-	args := call.Args()
-	if call.IsMemberFunction() {
-		args = append([]ast.Expr{call.Target()}, args...)
-	}
+	args := arguments(call)
 	if slices.Contains(indexes, call.FunctionName()) {
 		p = t.visit(args[0], in)
 		p.isTyped = t.anyOf(args[1:], in) || p.isTyped
