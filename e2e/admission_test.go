@@ -421,7 +421,7 @@ func TestBindWhen(t *testing.T) {
 		register(t, group, `{claims: {when: "claim.spec.ready"}}`)
 		asked(t, manifest(group, "probe", "", ", ready: true"))
 		_, _, err := w.create(t, manifest(group, "fails", "", ""))
-		refusedWith(t, err, http.StatusForbidden, "object.spec.ready", "no such key: ready")
+		refusedWith(t, err, http.StatusForbidden, "claim.spec.ready", "no such key: ready")
 		require.NoError(t, w.annotate(t, "claims.fails.test", "old", "a=b"))
 		w.kubectl(t, "delete", "claims.fails.test", "old")
 	})
