@@ -25,7 +25,6 @@ func (e *Expression) Terms() []*Expression {
 		if err != nil {
 			return []*Expression{e}
 		}
-		e.narrow(term)
 		terms[i] = term
 	}
 	return terms
@@ -52,24 +51,6 @@ func (e *Expression) part(of ast.Expr, result Result) (*Expression, error) {
 		text = strings.ReplaceAll(text, reserved, Namespace)
 	}
 	return compile(text, ast.NewCheckedAST(ast.NewAST(of, e.ast.SourceInfo()), e.ast.TypeMap(), e.ast.ReferenceMap()), result, e.scope)
-}
-
-// narrow what a term looks at to what the whole expression looks at. A term that only asks
-// whether there is a field, of which another term looks at parts, needs no more than these.
-func (e *Expression) narrow(term *Expression) {
-	for variable, paths := range term.looks {
-		var narrowed []fields.Path
-		for _, p := range paths {
-			for _, whole := range e.looks[variable] {
-				if p.StartsWith(whole) {
-					narrowed = append(narrowed, p)
-				} else if whole.StartsWith(p) {
-					narrowed = append(narrowed, whole)
-				}
-			}
-		}
-		term.looks[variable] = tops(narrowed)
-	}
 }
 
 // Equality returns the two sides of class.PATH == VALUE, where VALUE does not use class, and
