@@ -117,26 +117,10 @@ func (o *Object) whole() map[string]any {
 
 // Same reports whether both have the same fields with the same values.
 func (o *Object) Same(other *Object) bool {
-	if o == other {
-		return true
+	if o == other || o == nil || other == nil {
+		return o == other
 	}
-	if o == nil || other == nil || len(o.values) != len(other.values) {
-		return false
-	}
-	samePaths := o.fields == other.fields || slices.EqualFunc(o.fields.paths, other.fields.paths, slices.Equal)
-	return samePaths && slices.EqualFunc(o.values, other.values, sameValue)
-}
-
-func sameValue(a, b any) bool {
-	switch a.(type) {
-	case []any, map[string]any, *types.Err:
-		return reflect.DeepEqual(a, b)
-	default:
-		if t := reflect.TypeOf(b); t != nil && !t.Comparable() {
-			return false
-		}
-		return a == b
-	}
+	return slices.EqualFunc(o.fields.paths, other.fields.paths, slices.Equal) && reflect.DeepEqual(o.values, other.values)
 }
 
 // Find implements traits.Mapper.
