@@ -106,19 +106,24 @@ func (p *program) priceCall(call ast.CallExpr) uint64 {
 	}
 	switch part, what := constantPart(call); what {
 	case pattern:
-		price.times = statesOf(part)
+		args, price.times = args[:1], statesOf(part)
 		if function == "findAll" {
 			price.times += bytesPerUnit * matchCost
 		}
 	case separator, replacement: // It may be put in at each byte.
 		price.times *= 1 + uint64(len(literal(part)))/bytesPerUnit
 	}
-	if price.times > 0 {
-		for _, arg := range args {
+	cost := price.each
+	for _, arg := range args {
+		switch {
+		case price.times == 0:
+		case arg.Kind() == ast.LiteralKind:
+			cost += price.of(arg.AsLiteral(), maxCost)
+		default:
 			p.meters[arg.ID()] = price.newArgument
 		}
 	}
-	return price.each
+	return cost
 }
 
 // statesOf a pattern returns how many it has for each byte of a unit.
@@ -226,11 +231,12 @@ func (m metered) Eval(vars interpreter.Activation) ref.Val {
 // decorate has those parts of the plan pay that have a meter.
 func (p *program) decorate(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	id := i.ID()
-	if call, ok := i.(interpreter.InterpretableCall); ok && len(call.Args()) == 2 {
-		if function := call.Function(); function == "or" || function == "orValue" {
-			i = newOptionalOr(call)
-		} else if each, multiplies := products[function]; multiplies {
+	if call, ok := i.(interpreter.InterpretableCall); ok {
+		function := call.Function()
+		if each, multiplies := products[function]; multiplies {
 			i = newProduct(call, each)
+		} else if len(call.Args()) == 2 && (function == "or" || function == "orValue") {
+			i = newOptionalOr(call)
 		}
 	}
 	if m := p.meters[id]; m != nil {
@@ -302,17 +308,22 @@ type price struct {
 	isFree func(ref.Val) bool
 }
 
-// newArgument pays for what becomes of its value. A constant is as short as the expression, and the plan looks for it.
+// of an argument, where limit is left.
+func (p price) of(v ref.Val, limit uint64) uint64 {
+	if p.isFree != nil && p.isFree(v) {
+		return 0
+	}
+	return p.times * units(v, limit)
+}
+
+// newArgument pays for what becomes of its value. The parts of a constant have paid, and the plan looks for it.
 func (p price) newArgument(i interpreter.InterpretableV2) interpreter.InterpretableV2 {
 	if _, isConstant := i.(interpreter.InterpretableConst); isConstant {
 		return i
 	}
 	return metered{i, func(frame *interpreter.ExecutionFrame) ref.Val {
-		v := i.Exec(frame)
-		if p.isFree == nil || !p.isFree(v) {
-			a := activationOf(frame)
-			a.take(p.times * units(v, a.left))
-		}
+		v, a := i.Exec(frame), activationOf(frame)
+		a.take(p.of(v, a.left))
 		return v
 	}}
 }
@@ -340,7 +351,7 @@ var (
 		// All values take the same time.
 		operators.LogicalNot: {}, operators.Negate: {}, operators.NotStrictlyFalse: {}, operators.Subtract: {}, operators.Multiply: {},
 		operators.Divide: {}, operators.Modulo: {}, operators.LogicalAnd: {}, operators.LogicalOr: {}, operators.Conditional: {},
-		operators.Index: {}, operators.OptIndex: {}, operators.OptSelect: {}, "or": {}, "orValue": {}, "hasValue": {}, "value": {},
+		operators.Index: {2, 0, nil}, operators.OptIndex: {}, operators.OptSelect: {}, "or": {}, "orValue": {}, "hasValue": {}, "value": {},
 		"size": {}, "type": {}, "dyn": {}, "double": {}, "uint": {},
 		// A list made of two refers to both.
 		operators.Add:    {6, 1, func(v ref.Val) bool { _, isList := v.(traits.Lister); return isList }},
