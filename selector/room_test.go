@@ -69,7 +69,7 @@ func TestUsage(t *testing.T) {
 		"NegativeHuge": {reason: "We should not overflow.", usage: "claim.spec.nodes", spec: map[string]any{"nodes": "-900000000000000000000"}, err: "must not be negative"},
 		"Text":         {reason: "We should take no other text.", usage: "claim.spec.storage", spec: map[string]any{"storage": "much"}, err: "must be a number or a quantity, such as 50 or 10Ti"},
 		"Long":         {reason: "We should parse no long text.", usage: "claim.spec.storage", spec: map[string]any{"storage": "1e999999999"}, err: "must be a number or a quantity, such as 50 or 10Ti"},
-		"Bool":         {reason: "We should take nothing else.", usage: "claim.spec.storage", spec: map[string]any{"storage": true}, err: "must be a number, is of type bool"},
+		"Bool":         {reason: "We should take nothing else.", usage: "claim.spec.storage", spec: map[string]any{"storage": true}, err: "must be a number or a quantity, is of type bool"},
 		"Absent":       {reason: "We should guess nothing.", usage: "claim.spec.storage", spec: map[string]any{}, err: "no such key: storage"},
 	} {
 		t.Run(name, func(t *testing.T) {
