@@ -362,7 +362,8 @@ var (
 		"string": {1, 10, nil}, "upperAscii": {1, 3, nil}, "validate": {10, 10, nil},
 		// They parse.
 		"cidr": {10, 10, nil}, "containsCIDR": {10, 10, nil}, "containsIP": {10, 10, nil}, "duration": {5, 10, nil},
-		"int": {10, 1, nil}, "ip": {10, 10, nil}, "isURL": {10, 10, nil}, "quantity": {30, 1, nil}, "timestamp": {5, 10, nil}, "url": {10, 10, nil},
+		"int": {10, 1, nil}, "ip": {10, 10, nil}, "isURL": {10, 10, nil}, "quantity": {30, 1, nil}, "timestamp": {5, 10, nil},
+		"url": {10, 10, nil},
 		// They look at each element as a value of CEL.
 		"isSorted": {1, 3, nil}, "max": {1, 2, nil}, "min": {1, 2, nil}, "sum": {1, 3, nil},
 	}

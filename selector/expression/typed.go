@@ -151,7 +151,7 @@ func (t *typer) visitCall(e ast.Expr, in locals) part {
 // the function does not take them.
 func resultOf(call ast.CallExpr, args []part) (result *types.Type, takes bool) {
 	for _, o := range declared()[call.FunctionName()].OverloadDecls() {
-		if o.IsMemberFunction() != call.IsMemberFunction() || len(o.ArgTypes()) != len(args) || !slices.EqualFunc(args, o.ArgTypes(), part.mayBe) {
+		if o.IsMemberFunction() != call.IsMemberFunction() || !slices.EqualFunc(args, o.ArgTypes(), part.mayBe) {
 			continue
 		}
 		if is := o.ResultType(); is.Kind() == types.TypeParamKind || result != nil && !result.IsExactType(is) {
