@@ -60,6 +60,8 @@ func checkExpression(t *testing.T, text string, in *Input) {
 		require.Contains(t, compileErr.Caret(), "^", text)
 		return
 	}
+	noSchema := func(string, fields.Path) (string, error) { return "", nil }
+	require.NoError(t, e.CheckTypes(noSchema), "We should call nothing wrong of which we know nothing: %q", text)
 	want := e.says(in)
 	require.Equal(t, want, e.says(in), "%q should say the same each time.", text)
 	require.Equal(t, want, e.says(e.projected(in)), "We should hold all that %q looks at.", text)

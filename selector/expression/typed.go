@@ -150,7 +150,11 @@ func (t *typer) visitCall(e ast.Expr, in locals) part {
 // resultOf a function that is called with these arguments, which is dyn if it depends on more than their types. It is false if
 // the function does not take them.
 func resultOf(call ast.CallExpr, args []part) (result *types.Type, takes bool) {
-	for _, o := range declared()[call.FunctionName()].OverloadDecls() {
+	function, isDeclared := declared()[call.FunctionName()]
+	if !isDeclared {
+		return types.DynType, true
+	}
+	for _, o := range function.OverloadDecls() {
 		if o.IsMemberFunction() != call.IsMemberFunction() || !slices.EqualFunc(args, o.ArgTypes(), part.mayBe) {
 			continue
 		}
