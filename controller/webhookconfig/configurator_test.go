@@ -161,10 +161,6 @@ func TestRounds(t *testing.T) {
 			reason: "We should not make a configuration that nobody deployed.", claims: []v1beta1.ClaimKind{a},
 			again: registry.RetryAfter, problem: `there is no MutatingWebhookConfiguration "zz-classbind": kubectl apply -k deploy`,
 		},
-		"NoConfigurationOfClasses": {
-			reason: "We should not make a configuration that nobody deployed.", classes: []v1beta1.ClassKind{},
-			again: registry.RetryAfter, problem: `there is no ValidatingWebhookConfiguration "classbind": kubectl apply -k deploy`,
-		},
 		"NoCA": {
 			reason: "We should write no entry without its CA.", before: []string{}, claims: []v1beta1.ClaimKind{a}, secrets: secrets{},
 			again: 200 * time.Millisecond, problem: "this replica does not serve yet: no CA",
@@ -270,18 +266,6 @@ func TestRounds(t *testing.T) {
 			want: []string{
 				guardedA, a.Name + deletion + " * Namespaced", guardedB,
 				"c.example.org" + guard + " v1 Cluster", "c.example.org" + deletion + " * Cluster",
-			},
-		},
-		"Deletions": {
-			reason: "We should be asked about the deletion of classes whose claims are watched, and of no others.",
-			before: []string{}, claims: watched,
-			classes: []v1beta1.ClassKind{
-				classKind("a.example.org", isReady, "others.example.org", "later.example.org"), classKind("b.example.org", isReady, "counted.example.org"),
-				classKind("c.example.org", isReady, "admitted.example.org"),
-			},
-			want: []string{
-				guardedA, a.Name + deletion + " * Namespaced",
-				guardedB, b.Name + deletion + " * Namespaced", "c.example.org" + guard + " v1 Cluster",
 			},
 		},
 	} {

@@ -24,7 +24,6 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
-	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
@@ -150,12 +149,7 @@ func (p *policyWorld) round(t *testing.T) {
 	p.roundOf(t, false)
 }
 
-// incompleteRound is one after which there may be more to do in a moment.
-func (p *policyWorld) incompleteRound(t *testing.T) {
-	t.Helper()
-	p.roundOf(t, true)
-}
-
+// roundOf is one after which there may be more to do in a moment, if it is incomplete.
 func (p *policyWorld) roundOf(t *testing.T, isIncomplete bool) {
 	t.Helper()
 	p.did = nil
@@ -248,131 +242,138 @@ func TestPolicies(t *testing.T) {
 	assert.Equal(t, append(removesBoth, "delete MutatingAdmissionPolicy"), p.did, "We should remove the binding first, and what nobody registers any more.")
 	assert.Len(t, policies, 1, "We should leave alone what has another name.")
 	assert.Equal(t, v1beta1.ReasonDefaultCordoned, p.reason(t))
+
+	p.ClaimKinds = nil
+	p.round(t)
+	p.writer.compared.at = time.Now().Add(-time.Hour)
+	lists := p.lists
+	p.round(t)
+	assert.Equal(t, lists, p.lists, "We should not ask again where nobody wants a policy.")
 }
 
-func TestPoliciesOfOthers(t *testing.T) {
-	for name, change := range map[string]func(*policyWorld){
-		"Webhook": func(p *policyWorld) { p.ClaimKinds[0].Spec.Admission.Defaulting = v1beta1.DefaultingWebhook },
-		"Deleted": func(p *policyWorld) { p.ClaimKinds = nil },
-		"WebhookAfterKept": func(p *policyWorld) {
-			p.missClasses()
-			p.round(t)
-			p.ClaimKinds[0].Spec.Admission.Defaulting = v1beta1.DefaultingWebhook
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := newPolicyWorld(t)
-			p.round(t)
-			change(p)
-			p.round(t)
-			assert.Equal(t, removesBoth, p.did)
-			_, known := p.writer.Outcome("claims.example.org")
-			assert.False(t, known)
-			p.writer.compared.at = time.Now().Add(-time.Hour)
-			lists := p.lists
-			p.round(t)
-			assert.Equal(t, lists, p.lists, "We should not ask again where nobody wants a policy.")
-		})
+// TestPoliciesAfterChanges has something change once there is a policy: of a default, which must be right, and of use, which must not go
+// while somebody asks for it.
+func TestPoliciesAfterChanges(t *testing.T) {
+	const unknown, noFault = "", "none"
+	recompile := func(p *policyWorld) { p.inventory.SetClaimKind(selector.NewClaimKind(&p.ClaimKinds[0])) }
+	noLongerAsk := func(p *policyWorld) {
+		p.ClaimKinds[0].Spec.Admission.Defaulting, p.ClaimKinds[0].Spec.Classes.Use = "", nil
 	}
-}
-
-// TestPoliciesKept has a leader that does not know enough.
-func TestPoliciesKept(t *testing.T) {
-	p := newPolicyWorld(t)
-	p.round(t)
-	p.missClasses()
-	p.writer.outcomes, p.writer.compared = loop.Published[PolicyOutcome]{}, comparison{} // A new leader.
-	p.round(t)
-	assert.Empty(t, p.did, "We should keep what there is.")
-	_, known := p.writer.Outcome("claims.example.org")
-	assert.False(t, known, "We should keep the condition of the last leader.")
-
-	p.ClaimKinds[0].Spec.Selector.WhenAbsent = v1beta1.NoSelectorAny
-	p.inventory.SetClaimKind(selector.NewClaimKind(&p.ClaimKinds[0]))
-	p.inventory.ClearMissing("silvers.example.org")
-	p.round(t)
-	assert.Equal(t, removesBoth, p.did, "We should remove what we kept once we know that it is not due.")
-	assert.Equal(t, v1beta1.ReasonNeedsWebhook, p.reason(t))
-}
-
-// TestPoliciesOutdated has registrations that changed, while what is due is unknown.
-func TestPoliciesOutdated(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason     string
 		change     func(*policyWorld)
+		stays      bool // whether that of a default does, and that of use
+		useStays   bool
 		incomplete bool
+		ofDefault  string // the outcome
+		ofUse      string
 	}{
-		"ClaimKind": {reason: "We should not go by the paths of before until the inventory has heard of the change.", change: func(p *policyWorld) { p.ClaimKinds[0].Generation++ }, incomplete: true},
-		"ClaimKindMissing": {
-			reason: "We should not go by the paths of before while a class kind is missing.",
+		"NotAskedFor": {reason: "We should remove what nobody asks for.", change: noLongerAsk},
+		"Deleted":     {reason: "We should remove what is registered no more.", change: func(p *policyWorld) { p.ClaimKinds = nil }},
+		"NotAskedForAfterKept": {reason: "We should remove what we kept once nobody asks for it.", change: func(p *policyWorld) {
+			p.missClasses()
+			p.round(t)
+			noLongerAsk(p)
+		}},
+		"Missing": {reason: "We should keep what there is, and the condition of the last leader, while a class kind is not known.", change: (*policyWorld).missClasses, stays: true, useStays: true},
+		"Changed": {
+			reason: "We should not go by the paths of before until the inventory has heard of the change.",
+			change: func(p *policyWorld) { p.ClaimKinds[0].Generation++ }, useStays: true, incomplete: true,
+		},
+		"ChangedAndMissing": {reason: "We should not go by the paths of before while a class kind is missing.", useStays: true, change: func(p *policyWorld) {
+			p.ClaimKinds[0].Generation++
+			recompile(p)
+			p.missClasses()
+		}},
+		"ClassKindChanged": {reason: "We should not go by the mark of before while the class kind is at fault.", useStays: true, change: func(p *policyWorld) {
+			p.ClassKinds[0].Generation++
+			p.inventory.Withhold("golds.example.org", []string{"claims.example.org"}, "it is at fault")
+		}},
+		"Withdrawn": {reason: "We should not give a class whose kind does not serve the claims any more.", useStays: true, change: func(p *policyWorld) {
+			p.ClassKinds = nil
+			p.missClasses()
+		}},
+		"NotDue": {reason: "We should remove what we kept once we know that it is not due.", useStays: true, ofDefault: v1beta1.ReasonNeedsWebhook, ofUse: noFault, change: func(p *policyWorld) {
+			p.missClasses()
+			p.round(t)
+			p.ClaimKinds[0].Spec.Selector.WhenAbsent = v1beta1.NoSelectorAny
+			recompile(p)
+			p.inventory.ClearMissing("silvers.example.org")
+		}},
+		"MissingAndFaulty": {
+			reason: "We should keep it where there is another fault beside.", useStays: true, ofDefault: v1beta1.ReasonInvalidExpression, ofUse: v1beta1.ReasonClassKindMissing,
 			change: func(p *policyWorld) {
-				p.ClaimKinds[0].Generation++
-				p.inventory.SetClaimKind(selector.NewClaimKind(&p.ClaimKinds[0]))
+				p.ClaimKinds[0].Spec.Classes.Fits = []v1beta1.Fit{{Name: "Bad", Expression: "nonsense("}}
+				recompile(p)
 				p.missClasses()
 			},
 		},
-		"ClassKind": {
-			reason: "We should not go by the mark of before while the class kind is at fault.",
+		"UnknownValue": {reason: "We should keep it where another release knows more.", useStays: true, ofDefault: v1beta1.ReasonUnknownValue, ofUse: v1beta1.ReasonUnknownValue, change: func(p *policyWorld) {
+			p.ClaimKinds[0].Spec.Classes.Use = &v1beta1.Use{Subject: "Another"}
+			recompile(p)
+		}},
+		"Conflict": {
+			reason: "We should leave the claims to the first kind, also while we do not know all classes.", useStays: true, ofDefault: v1beta1.ReasonConflict, ofUse: v1beta1.ReasonConflict,
 			change: func(p *policyWorld) {
-				p.ClassKinds[0].Generation++
-				p.inventory.Withhold("golds.example.org", []string{"claims.example.org"}, "it is at fault")
-			},
-		},
-		"Withdrawn": {
-			reason: "We should not give a class whose kind does not serve the claims any more.",
-			change: func(p *policyWorld) {
-				p.ClassKinds = nil
+				first := p.ClaimKinds[0].DeepCopy()
+				first.Name, first.Spec.Claims.Resource, first.Spec.Classes.Use, first.Spec.Admission.Defaulting = "a.example.org", "claims.example.org", nil, ""
+				p.ClaimKinds = append(p.ClaimKinds, *first)
 				p.missClasses()
 			},
+		},
+		"NoEntry": {
+			reason: "We should need an entry, for what the policy leaves to us.", change: func(p *policyWorld) { p.Configuration.Webhooks = nil },
+			useStays: true, incomplete: true, ofDefault: v1beta1.ReasonNotConfigured, ofUse: v1beta1.ReasonNotConfigured,
+		},
+		"EveryVersion": {
+			reason: "We should need to know the version.", change: func(p *policyWorld) { p.Configuration.Webhooks[0].Rules[0].APIVersions = []string{anyVersion} },
+			useStays: true, incomplete: true, ofDefault: v1beta1.ReasonNotConfigured, ofUse: v1beta1.ReasonNotConfigured,
+		},
+		"OtherVersion": {
+			reason: "We should wait for the entry of the version for which the paths are written.", change: func(p *policyWorld) {
+				p.ClaimKinds[0].Spec.Claims.Version = "v2"
+				recompile(p)
+			},
+			useStays: true, incomplete: true, ofDefault: v1beta1.ReasonNotConfigured, ofUse: v1beta1.ReasonNotConfigured,
+		},
+		"NewCRD": {
+			reason: "We should not have claims refused whose schema the API server does not know yet.", change: func(p *policyWorld) { p.created = time.Now() },
+			useStays: true, incomplete: true, ofDefault: v1beta1.ReasonNotConfigured, ofUse: noFault,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			p := newPolicyWorld(t)
-			p.round(t)
-			require.Equal(t, writesBoth, p.did)
-			tc.change(p)
-			p.roundOf(t, tc.incomplete)
-			assert.Equal(t, removesBoth, p.did, tc.reason)
-		})
+		for _, of := range []struct {
+			name            string
+			world           func(*testing.T) *policyWorld
+			writes, removes []string
+			stays           bool
+			outcome         string
+		}{
+			{"OfDefault", newPolicyWorld, writesBoth, removesBoth, tc.stays, tc.ofDefault},
+			{"OfUse", newUseWorld, writesUse, removesUse, tc.useStays, tc.ofUse},
+		} {
+			t.Run(name+of.name, func(t *testing.T) {
+				p := of.world(t)
+				p.round(t)
+				require.Equal(t, of.writes, p.did)
+				tc.change(p)
+				p.roundOf(t, tc.incomplete && of.outcome != noFault)
+				if of.stays {
+					assert.Empty(t, p.did, tc.reason)
+				} else {
+					assert.Equal(t, of.removes, p.did, tc.reason)
+				}
+				o, known := p.writer.Outcome("claims.example.org")
+				outcome := unknown
+				switch {
+				case known && o.Fault == nil:
+					outcome = noFault
+				case known:
+					outcome = o.Fault.Reason
+				}
+				assert.Equal(t, of.outcome, outcome, tc.reason)
+			})
+		}
 	}
-}
-
-// TestPoliciesOfFaulty has a leader that does not know all classes of a kind that is at fault.
-func TestPoliciesOfFaulty(t *testing.T) {
-	p := newPolicyWorld(t)
-	p.round(t)
-	first := p.ClaimKinds[0].DeepCopy()
-	first.Name, first.Spec.Claims.Resource, first.Spec.Admission.Defaulting = "a.example.org", "claims.example.org", v1beta1.DefaultingWebhook
-	p.ClaimKinds = append(p.ClaimKinds, *first)
-	p.missClasses()
-	p.round(t)
-	assert.Equal(t, removesBoth, p.did, "We should leave the claims to the first kind.")
-	assert.Equal(t, v1beta1.ReasonConflict, p.reason(t))
-}
-
-func TestPoliciesTooEarly(t *testing.T) {
-	p := newPolicyWorld(t)
-	p.created = time.Now()
-	p.incompleteRound(t)
-	assert.Empty(t, p.did)
-	assert.Equal(t, v1beta1.ReasonNotConfigured, p.reason(t))
-
-	p.created = time.Now().Add(-crdSettles)
-	rule := &p.Configuration.Webhooks[0].Rules[0]
-	rule.APIVersions = []string{anyVersion}
-	p.incompleteRound(t)
-	assert.Empty(t, p.did, "We should need to know the version.")
-
-	rule.APIVersions = []string{"v1"}
-	p.ClaimKinds[0].Spec.Claims.Version = "v2"
-	p.inventory.SetClaimKind(selector.NewClaimKind(&p.ClaimKinds[0]))
-	p.incompleteRound(t)
-	assert.Empty(t, p.did, "We should wait for the entry of the version for which the paths are written.")
-
-	p.Configuration.Webhooks = nil
-	p.incompleteRound(t)
-	assert.Empty(t, p.did, "We should need an entry, for what the policy leaves to us.")
-	assert.Equal(t, v1beta1.ReasonNotConfigured, p.reason(t))
 }
 
 func TestPoliciesFail(t *testing.T) {

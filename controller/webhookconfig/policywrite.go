@@ -20,43 +20,41 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// storedPolicies are the policies of a kind and their bindings in the cluster that classbind wrote, by name.
-type storedPolicies struct{ policies, bindings map[string]client.Object }
-
-// list asks the API server itself for the objects of a list.
-func (p *Policies) list(ctx context.Context, list client.ObjectList, what string) (map[string]client.Object, error) {
-	if err := p.Live.List(ctx, list, client.MatchingLabels{v1beta1.ManagedByLabel: v1beta1.ManagedBy}); err != nil {
-		return nil, fmt.Errorf("cannot list the %s: %w", what, err)
+// stored are the policies of a kind and their bindings that classbind wrote, bindings first, from the API server itself.
+func (p *Policies) stored(ctx context.Context) (all []client.Object, err error) {
+	policies, bindings := p.Kind.lists()
+	for _, list := range []client.ObjectList{bindings, policies} {
+		err = p.Live.List(ctx, list, client.MatchingLabels{v1beta1.ManagedByLabel: v1beta1.ManagedBy})
+		if err == nil {
+			err = meta.EachListItem(list, func(o runtime.Object) error {
+				all = append(all, o.(client.Object)) //nolint:forcetypeassert // It has metadata.
+				return nil
+			})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot list the policies: %w", err)
+		}
 	}
-	all := map[string]client.Object{}
-	err := meta.EachListItem(list, func(o runtime.Object) error {
-		object := o.(client.Object) //nolint:forcetypeassert // It has metadata.
-		all[object.GetName()] = object
-		return nil
-	})
-	return all, err
+	return all, nil
 }
 
 // specOf a policy or a binding, of either kind.
 func specOf(o client.Object) any { return reflect.ValueOf(o).Elem().FieldByName("Spec").Interface() }
 
-func isStored(due, stored client.Object) bool {
-	return stored != nil && equality.Semantic.DeepEqual(specOf(due), specOf(stored)) &&
-		equality.Semantic.DeepDerivative(due.GetLabels(), stored.GetLabels()) &&
-		equality.Semantic.DeepDerivative(due.GetAnnotations(), stored.GetAnnotations()) &&
-		equality.Semantic.DeepDerivative(due.GetOwnerReferences(), stored.GetOwnerReferences())
+func isStored(due client.Object, stored []client.Object) bool {
+	return slices.ContainsFunc(stored, func(o client.Object) bool {
+		return o.GetName() == due.GetName() && equality.Semantic.DeepEqual(specOf(due), specOf(o)) &&
+			equality.Semantic.DeepDerivative(due.GetLabels(), o.GetLabels()) &&
+			equality.Semantic.DeepDerivative(due.GetAnnotations(), o.GetAnnotations()) &&
+			equality.Semantic.DeepDerivative(due.GetOwnerReferences(), o.GetOwnerReferences())
+	})
 }
 
 // write writes those that are due, and removes all others. It returns what became of the claim kinds whose policy could not be written. An
 // API server that serves no policies, or does not let us write them, is no error: only an admin can mend that.
 func (p *Policies) write(ctx context.Context, due duePolicies) (failed map[string]PolicyOutcome, err error) {
 	failed = map[string]PolicyOutcome{}
-	var stored storedPolicies
-	policies, bindings := p.Kind.lists()
-	stored.policies, err = p.list(ctx, policies, "policies")
-	if err == nil {
-		stored.bindings, err = p.list(ctx, bindings, "bindings of policies")
-	}
+	stored, err := p.stored(ctx)
 	if fault := p.faultOf(err); fault != nil {
 		for claimKind := range due.policies {
 			failed[claimKind] = PolicyOutcome{Fault: fault}
@@ -104,15 +102,14 @@ func (p *Policies) faultOf(err error) *inventory.Fault {
 
 // writeOne writes the policy before its binding: to name a parameter, one must be allowed
 // to read its kind, which the API server finds in the policy.
-func (p *Policies) writeOne(ctx context.Context, stored storedPolicies, due duePolicy) error {
-	name := due.policy.GetName()
-	changed := !isStored(due.policy, stored.policies[name])
+func (p *Policies) writeOne(ctx context.Context, stored []client.Object, due duePolicy) error {
+	changed := !isStored(due.policy, stored)
 	if changed {
 		if err := p.apply(ctx, p.Kind.name, due.policy); err != nil {
 			return err
 		}
 	}
-	if changed || !isStored(due.binding, stored.bindings[name]) {
+	if changed || !isStored(due.binding, stored) {
 		return p.apply(ctx, p.Kind.name+"Binding", due.binding)
 	}
 	return nil
@@ -126,8 +123,8 @@ func (p *Policies) apply(ctx context.Context, kind string, object client.Object)
 }
 
 // remove removes what is neither due nor kept, the bindings first. One without the other does nothing.
-func (p *Policies) remove(ctx context.Context, stored storedPolicies, due duePolicies) error {
-	for _, o := range slices.Concat(slices.Collect(maps.Values(stored.bindings)), slices.Collect(maps.Values(stored.policies))) {
+func (p *Policies) remove(ctx context.Context, stored []client.Object, due duePolicies) error {
+	for _, o := range stored {
 		claimKind, ours := strings.CutSuffix(o.GetName(), p.Kind.suffix)
 		_, isDue := due.policies[claimKind]
 		registrations, isKept := due.kept[claimKind]

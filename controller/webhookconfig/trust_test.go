@@ -121,12 +121,6 @@ func TestTrust(t *testing.T) {
 			{1, names{"nothing"}, names{"a"}, nil},
 			{time.Second, names{"b"}, names{"a"}, names{"b"}},
 		}},
-		"SecretBack": {"We should forget that a Secret was gone once it is back.", []round{
-			{0, names{"a"}, names{"a"}, names{"a"}},
-			{time.Second, nil, names{"a"}, names{"a"}},
-			{time.Minute, names{"a"}, names{"a"}, names{"a"}},
-			{overlap, names{"a"}, names{"a"}, names{"a"}},
-		}},
 		"TwoSecrets": {"We should trust the CAs of both modes for as long as both are there: replicas of both may be called while the mode is changed.", []round{
 			{0, names{"a", "nothing"}, names{"a"}, names{"a"}},
 			{time.Second, names{"a", "b"}, names{"a"}, names{"a", "b"}},
@@ -134,10 +128,6 @@ func TestTrust(t *testing.T) {
 			{time.Second, names{"nothing", "b"}, names{"a and b"}, names{"a", "b"}},
 			{overlap, names{"nothing", "b"}, names{"a and b"}, names{"b"}},
 		}},
-		"SeveralInOneSecret": {
-			"We should trust all CAs of a Secret, of which an intermediate CA may have several.",
-			[]round{{0, names{"a and b"}, nil, names{"a", "b"}}, {2 * overlap, names{"a and b"}, names{"a and b"}, names{"a", "b"}}},
-		},
 		"Expired": {"We should leave out a CA that has expired, wherever it is from.", []round{
 			{0, names{"brief", "a"}, nil, names{"a", "brief"}},
 			{time.Hour - 1, names{"a"}, names{"brief"}, names{"a", "brief"}},
@@ -223,8 +213,6 @@ func TestBundles(t *testing.T) {
 		err    error
 	}{
 		"NotDeployed":  {reason: "We should find none where nothing is deployed.", reader: &controllertest.Cached{}},
-		"NoEntries":    {reason: "We should find none where nothing is registered.", reader: &controllertest.Cached{Configuration: claims(), Guarding: classes(guard)}},
-		"ClaimsAlone":  {reason: "We should do with one of the configurations.", reader: &controllertest.Cached{Configuration: claims("a")}, want: []string{"a"}},
 		"ClassesAlone": {reason: "We should do with the other one, too.", reader: &controllertest.Cached{Guarding: classes(guard, "a")}, want: []string{"a"}},
 		"Distinct": {
 			reason: "We should have each once: there may be thousands of entries.",

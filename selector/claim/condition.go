@@ -62,7 +62,7 @@ const isUpdate = `request.operation == "UPDATE"`
 // MatchConditions save the API server the call for claims that would be left alone. There is one for each place, so that an admin can tell
 // them apart. An error in claims.when is the author's: the API server refuses the claim with it (failurePolicy Fail), as we do.
 func MatchConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
-	bindWhen, decides := BindWhen(k, "object")
+	bindWhen, decides := BindWhen(k)
 	restores := k.Spec.Reference.OnUnbind != v1beta1.AllowUnbind
 	for _, c := range conditionsOf(&k.Spec) {
 		if c.isReference && decides {
@@ -75,8 +75,8 @@ func MatchConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
 		all = append(all, MatchCondition{c.name, expression})
 	}
 	if bindWhen != "" {
-		// It may fail for the update of a claim that is older than it, and end in a comment.
-		all = append(all, MatchCondition{BindWhenCondition, isUpdate + " || (" + bindWhen + "\n)"})
+		// It may fail for the update of a claim that is older than it.
+		all = append(all, MatchCondition{BindWhenCondition, isUpdate + " || " + bindWhen})
 	}
 	if restores {
 		unbound := "!(" + ReferenceIsUnset(k, "oldObject", true) + ")"
@@ -201,10 +201,10 @@ func UnopinionatedConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
 	return append(all, MatchCondition{"class-selector-annotation-is-not-set", annotation.IsAbsent("object")})
 }
 
-// BindWhen returns the expression claims.when of a ClaimKind as the API server can evaluate it, with this name for the claim. It is empty
-// where there is none, where it looks at more than the claim and who creates it, and where it is at fault. decides says that it looks at
-// the class reference, and so decides on claims that have one.
-func BindWhen(k *v1beta1.ClaimKind, claim string) (condition string, decides bool) {
+// BindWhen returns the expression claims.when of a ClaimKind as the API server can evaluate it, to which the claim is the object. It is
+// empty where there is none, where it looks at more than the claim and who creates it, and where it is at fault. decides says that it
+// looks at the class reference, and so decides on claims that have one.
+func BindWhen(k *v1beta1.ClaimKind) (condition string, decides bool) {
 	if k.Spec.Claims.When == "" {
 		return "", false
 	}
@@ -213,7 +213,7 @@ func BindWhen(k *v1beta1.ClaimKind, claim string) (condition string, decides boo
 		return "", false
 	}
 	if !e.Uses(expression.Namespace) && !e.Uses(expression.Related) {
-		condition = e.Rename(map[string]string{expression.Claim: claim})
+		condition = "[object].all(claim, " + e.String() + "\n)" // It may end in a comment.
 	}
 	return condition, decidesOn(e, k.Spec.Reference.Names())
 }
