@@ -19,12 +19,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -213,17 +217,29 @@ func theSharedWorld(t *testing.T) *world {
 func sharedReplica(t *testing.T) (w *world, asked func(claimKind string) int) {
 	notInPods(t, "It reads the metrics of the one replica.")
 	return sharedWorld(t), func(claimKind string) int {
-		return sharing.count(t, `decisions_total\{claim_kind="`+regexp.QuoteMeta(claimKind)+`",.*\}`)
+		return sharing.count(t, "classbind_decisions_total", map[string]string{"claim_kind": claimKind})
 	}
 }
 
-// count adds up the counters of the replica that match.
-func (s *shared) count(t *testing.T, pattern string) (n int) {
-	metrics := must(s.replica.Metrics(t.Context()))(t)
-	for _, found := range regexp.MustCompile(`(?m)^classbind_`+pattern+` (\d+)$`).FindAllSubmatch(metrics, -1) {
-		n += must(strconv.Atoi(string(found[1])))(t)
+// count adds up the counters of the replica that have these labels.
+func (s *shared) count(t *testing.T, name string, labels map[string]string) int {
+	return must(sumOf(must(s.replica.Metrics(t.Context()))(t), name, labels))(t)
+}
+
+// sumOf adds up the counters of this name that have these labels.
+func sumOf(metrics []byte, name string, labels map[string]string) (n int, err error) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(metrics))
+	for _, m := range families[name].GetMetric() {
+		others := slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool {
+			want, matters := labels[l.GetName()]
+			return matters && l.GetValue() != want
+		})
+		if !others {
+			n += int(m.GetCounter().GetValue())
+		}
 	}
-	return n
+	return n, err
 }
 
 func (s *shared) end(failed bool) error {

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -38,13 +36,8 @@ func boundByPolicy(ctx context.Context, server *rest.Config, claimKind string) (
 	if err != nil {
 		return 0, fmt.Errorf("cannot read the metrics of the API server: %w", err)
 	}
-	name := regexp.QuoteMeta(claimKind + v1beta1.PolicySuffix)
-	pattern := `(?m)^apiserver_mutating_admission_policy_check_total\{error_type="no_error",policy="` + name + `",policy_binding="` + name + `"\} (\d+)$`
-	match := regexp.MustCompile(pattern).FindSubmatch(metrics)
-	if match == nil {
-		return 0, nil
-	}
-	return strconv.Atoi(string(match[1]))
+	return sumOf(metrics, "apiserver_mutating_admission_policy_check_total",
+		map[string]string{"policy": claimKind + v1beta1.PolicySuffix, "error_type": "no_error"})
 }
 
 // boundByPolicy counts them in a world with one API server.

@@ -195,8 +195,11 @@ func namespaceMayUse(group, namespace string, names ...string) string {
 func TestUse(t *testing.T) {
 	const group, classes = "draw.use.test", 200
 	w, _ := sharedReplica(t)
-	asked := func() int {
-		return sharing.count(t, `access_reviews_total\{claim_kind="claims\.draw\.use\.test",outcome="(?:allowed|refused)"\}`)
+	asked := func() (n int) {
+		for _, outcome := range []string{"allowed", "refused"} {
+			n += sharing.count(t, "classbind_access_reviews_total", map[string]string{"claim_kind": "claims.draw.use.test", "outcome": outcome})
+		}
+		return n
 	}
 	w.namespaces(t, "use-one", "use-two", "use-none", "use-later")
 	const use = "classes: {kinds: [{name: classes." + group + "}], use: {subject: Namespace}}"
