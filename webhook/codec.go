@@ -19,8 +19,27 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// decodedReview is what is read of an AdmissionReview. It leaves unread what few claims need, and what has a reader of its own. The last
-// two are of no use: package json takes longer to skip a field that it does not know.
+// raw is where a value stands in the body of a review: what few claims need, or what has a reader of its own.
+type raw struct{ from, to int64 }
+
+// UnmarshalJSONFrom is called by package json.
+func (r *raw) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	value, err := d.ReadValue()
+	r.to = d.InputOffset()
+	r.from = r.to - int64(len(value))
+	return err
+}
+
+// in the body is the value, nil if it is absent or null.
+func (r raw) in(body []byte) []byte {
+	if r.to == 0 || body[r.from] == 'n' {
+		return nil
+	}
+	return body[r.from:r.to:r.to]
+}
+
+// decodedReview is what is read of an AdmissionReview. The last two are of no use: package json takes longer to skip a field that it does
+// not know.
 type decodedReview struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -33,13 +52,13 @@ type decodedReview struct {
 		Name            string                       `json:"name"`
 		Namespace       string                       `json:"namespace"`
 		Operation       admissionv1.Operation        `json:"operation"`
-		UserInfo        jsontext.Value               `json:"userInfo"`
-		Object          jsontext.Value               `json:"object"`
-		OldObject       jsontext.Value               `json:"oldObject"`
+		UserInfo        raw                          `json:"userInfo"`
+		Object          raw                          `json:"object"`
+		OldObject       raw                          `json:"oldObject"`
 		DryRun          *bool                        `json:"dryRun"`
 
-		RequestKind jsontext.Value `json:"requestKind"`
-		Options     jsontext.Value `json:"options"`
+		RequestKind raw `json:"requestKind"`
+		Options     raw `json:"options"`
 	} `json:"request"`
 }
 
@@ -63,7 +82,7 @@ func decodeReview(body []byte) (request *admissionv1.AdmissionRequest, user []by
 	request = &admissionv1.AdmissionRequest{
 		UID: r.UID, Kind: r.Kind, Resource: r.Resource, RequestResource: r.RequestResource, SubResource: r.SubResource,
 		Name: r.Name, Namespace: r.Namespace, Operation: r.Operation, DryRun: r.DryRun,
-		Object: rawExtension(r.Object), OldObject: rawExtension(r.OldObject),
+		Object: runtime.RawExtension{Raw: r.Object.in(body)}, OldObject: runtime.RawExtension{Raw: r.OldObject.in(body)},
 	}
 	for _, text := range []string{
 		string(r.UID), r.Kind.Group, r.Kind.Version, r.Kind.Kind, r.Resource.Group, r.Resource.Version, r.Resource.Resource, r.SubResource,
@@ -73,15 +92,7 @@ func decodeReview(body []byte) (request *admissionv1.AdmissionRequest, user []by
 			return nil, nil, malformed("request: has a name of more than %d bytes", v1beta1.MaxNameBytes)
 		}
 	}
-	return request, r.UserInfo, nil
-}
-
-// rawExtension is empty for null.
-func rawExtension(value jsontext.Value) runtime.RawExtension {
-	if value.Kind() == jsontext.KindNull {
-		return runtime.RawExtension{}
-	}
-	return runtime.RawExtension{Raw: value}
+	return request, r.UserInfo.in(body), nil
 }
 
 // answerCapacity is more than the bytes of most answers.
