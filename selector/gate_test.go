@@ -358,9 +358,9 @@ func (a *authorizer) grants(but ...string) func() *access.Grants {
 	return func() *access.Grants { return g }
 }
 
-func usedBy(subject v1beta1.UseSubject) *v1beta1.ClaimKind {
+func usedByNamespaces() *v1beta1.ClaimKind {
 	k := postgres()
-	k.Spec.Classes.Use = &v1beta1.Use{Subject: subject}
+	k.Spec.Classes.Use = &v1beta1.Use{Subject: v1beta1.UseByNamespace}
 	return k
 }
 
@@ -389,7 +389,7 @@ func TestUse(t *testing.T) {
 		"Usable":       {why: "We should tell what the claim may use.", allowed: []string{"class-998", "class-999"}, roles: "all", asked: v1beta1.MaxUnlikelyRefusals + 2, warning: `no class that namespace "team" may use matches the selector "tier=gold": it may use as.example.org/class-998, as.example.org/class-999; classbind classes`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			view := newView(NewClaimKind(usedBy(v1beta1.UseByNamespace)), []*inventory.Classes{manyClasses("as.example.org", 1000, 990)})
+			view := newView(NewClaimKind(usedByNamespaces()), []*inventory.Classes{manyClasses("as.example.org", 1000, 990)})
 			a := &authorizer{allowed: map[string][]string{team: tc.allowed, `namespace "other"`: named(0, 1000)}}
 			d := Decider{Gates: []Gate{a.gate()}}
 			switch tc.roles {
@@ -421,7 +421,7 @@ func TestUse(t *testing.T) {
 
 // Of each namespace, the shares among what it may use follow the weights.
 func TestUseKeepsTheOdds(t *testing.T) {
-	k := usedBy(v1beta1.UseByNamespace)
+	k := usedByNamespaces()
 	view := weighed(k, map[string]int64{"as/one": 1, "as/two": 2, "bs/three": 3, "bs/four": 4})
 	a := &authorizer{allowed: map[string][]string{`namespace "a"`: {"one", "three"}, `namespace "b"`: {"two", "three", "four"}}}
 	for _, d := range []Decider{{Gates: []Gate{a.gate()}, Grants: a.grants()}, {Gates: []Gate{a.gate()}}} {
@@ -445,7 +445,7 @@ func TestUseOfDefaults(t *testing.T) {
 	own, all := newKind("as.example.org", "A"), newKind("bs.example.org", "B")
 	own.Namespaced = true
 	mark := map[string]string{defaultAnnotation: "true"}
-	kind := NewClaimKind(usedBy(v1beta1.UseByNamespace))
+	kind := NewClaimKind(usedByNamespaces())
 	view := newView(kind, []*inventory.Classes{
 		inventory.NewClasses(own, []*inventory.Class{own.NewClass(&metav1.ObjectMeta{Namespace: "team", Name: "own", Annotations: mark}, nil)}),
 		inventory.NewClasses(all, []*inventory.Class{
@@ -478,7 +478,7 @@ func TestUseOfDefaults(t *testing.T) {
 
 // A name that who reads claims looks for in several kinds may mean the class of each of them.
 func TestUsesOfOneName(t *testing.T) {
-	k := usedBy(v1beta1.UseByNamespace)
+	k := usedByNamespaces()
 	k.Spec.Reference.Form = v1beta1.Name
 	k.Spec.Classes.Precedence = v1beta1.PrecedenceListed
 	k.Spec.Classes.Kinds = []v1beta1.ClassKindLink{{Name: "as.example.org"}, {Name: "bs.example.org"}}
@@ -491,7 +491,7 @@ func TestUsesOfOneName(t *testing.T) {
 
 // A default that a claim may not use is no reason to tell a claim that needs none of anything.
 func TestUseOfDefaultIfAny(t *testing.T) {
-	k := usedBy(v1beta1.UseByNamespace)
+	k := usedByNamespaces()
 	k.Spec.Selector.WhenAbsent, k.Spec.WhenUnmatched = v1beta1.NoSelectorDefaultIfAny, v1beta1.Deny
 	of := newKind("as.example.org", "A")
 	hidden := of.NewClass(&metav1.ObjectMeta{Name: "hidden", Annotations: map[string]string{defaultAnnotation: "true"}}, nil)
@@ -513,7 +513,7 @@ func TestUseOfManySeats(t *testing.T) {
 	for i := range 3 * v1beta1.MaxUnlikelyRefusals {
 		owned = append(owned, own.NewClass(&metav1.ObjectMeta{Namespace: "team", Name: fmt.Sprint("own-", i), Annotations: mark}, nil))
 	}
-	view := newView(NewClaimKind(usedBy(v1beta1.UseByNamespace)), []*inventory.Classes{
+	view := newView(NewClaimKind(usedByNamespaces()), []*inventory.Classes{
 		inventory.NewClasses(own, owned), inventory.NewClasses(all, []*inventory.Class{all.NewClass(&metav1.ObjectMeta{Name: "all", Annotations: mark}, nil)}),
 	})
 	a := &authorizer{allowed: map[string][]string{`namespace "team"`: {"all"}}}
@@ -526,7 +526,7 @@ func TestUseOfManySeats(t *testing.T) {
 
 // An authorizer that fails for what else a claim may use does not make it fail.
 func TestUsableIsNotNeeded(t *testing.T) {
-	view := newView(NewClaimKind(usedBy(v1beta1.UseByNamespace)), []*inventory.Classes{manyClasses("as.example.org", 3, 0)})
+	view := newView(NewClaimKind(usedByNamespaces()), []*inventory.Classes{manyClasses("as.example.org", 3, 0)})
 	d := Decider{Gates: []Gate{{Of: func(k *ClaimKind) bool { return k.Use != "" }, Admits: func(context.Context, Mode, *View, claim.Claim, *inventory.Class) (bool, error) {
 		return false, errors.New("no answer")
 	}}}}

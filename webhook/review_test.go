@@ -620,7 +620,7 @@ func asking(of reflect.Type) (names []string) {
 // setCostly makes it costly to decide on claims of gold.
 func setCostly(i *selector.Inventory) {
 	costly := func(s *v1beta1.ClaimKindSpec) {
-		const letters = "'abcdefghijklmnopqrstuvw'.split('')"
+		const letters = "'abcdefghijklmnop'.split('')"
 		s.Classes.Fits = []v1beta1.Fit{{Name: "Costly", Expression: letters + ".all(a, " + letters + ".all(b, claim.metadata.name + a + b != class.metadata.name))"}}
 	}
 	i.SetClaimKind(newClaimKind(costly))
@@ -655,9 +655,12 @@ func (s *slowLeases) count(n int) {
 	s.most = max(s.most, s.busy)
 }
 
+// manyForged reviews are as many as may wait for one namespace, but one.
+const manyForged = v1beta1.MaxWaitingGuardReviewsOfNamespace - 1
+
 // forged creations of default classes, each with a name of its own.
-func forged(kind *inventory.ClassKind, metadata, rest string, many int) []*admissionv1.AdmissionRequest {
-	requests := make([]*admissionv1.AdmissionRequest, many)
+func forged(kind *inventory.ClassKind, metadata, rest string) []*admissionv1.AdmissionRequest {
+	requests := make([]*admissionv1.AdmissionRequest, manyForged)
 	for i := range requests {
 		requests[i] = newGuardRequest(kind, "", object(fmt.Sprintf("forged-%d", i), metadata, rest))
 	}
@@ -666,15 +669,14 @@ func forged(kind *inventory.ClassKind, metadata, rest string, many int) []*admis
 
 // TestGuardReviewsTakeTurns floods the guard with forged reviews while the seat is held, so that each would wait for the holder.
 func TestGuardReviewsTakeTurns(t *testing.T) {
-	const many = v1beta1.MaxWaitingGuardReviewsOfNamespace - 1
 	for name, tc := range map[string]struct {
 		reason string
 		flood  [][]*admissionv1.AdmissionRequest
 		most   int // reads of Leases at once: that of a PathClass has two
 	}{
-		"OtherKind":     {reason: "We should read for half as many reviews of one kind, and for the one of another.", flood: [][]*admissionv1.AdmissionRequest{forged(sqlClasses, marked, "", many)}, most: v1beta1.MaxGuardReviewsOfNamespace + 2},
-		"TwoOtherKinds": {reason: "We should read for so many reviews at once, and no more.", flood: [][]*admissionv1.AdmissionRequest{forged(sqlClasses, marked, "", many), forged(rdsClasses, markedInAWS, "", many)}, most: v1beta1.MaxGuardReviews + 1},
-		"SameKind":      {reason: "We should have no review wait for those that wait for a seat.", flood: [][]*admissionv1.AdmissionRequest{forged(pathClasses, "", `,"spec":{"isDefault":true}`, many)}, most: 2 * v1beta1.MaxGuardReviewsOfNamespace},
+		"OtherKind":     {reason: "We should read for half as many reviews of one kind, and for the one of another.", flood: [][]*admissionv1.AdmissionRequest{forged(sqlClasses, marked, "")}, most: v1beta1.MaxGuardReviewsOfNamespace + 2},
+		"TwoOtherKinds": {reason: "We should read for so many reviews at once, and no more.", flood: [][]*admissionv1.AdmissionRequest{forged(sqlClasses, marked, ""), forged(rdsClasses, markedInAWS, "")}, most: v1beta1.MaxGuardReviews + 1},
+		"SameKind":      {reason: "We should have no review wait for those that wait for a seat.", flood: [][]*admissionv1.AdmissionRequest{forged(pathClasses, "", `,"spec":{"isDefault":true}`)}, most: 2 * v1beta1.MaxGuardReviewsOfNamespace},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			s := newAPIServer()

@@ -307,7 +307,7 @@ func (s *Writer) claimsReady(ctx context.Context, k *v1beta1.ClaimKind, view *se
 			return ready, nil
 		}
 	}
-	return failed(ready, fault.Reason, "%s", fault.Text), nil
+	return failed(ready, fault.Reason, "%s", fault.Text), nil //nolint:nilerr // The condition has the fault.
 }
 
 // describeCheck says of a claim kind whose claims are bound if the API server does not ask about the classes that they name.

@@ -300,7 +300,7 @@ func (o *checkOptions) fixAll(ctx context.Context, findings []Finding, progress 
 		if !sets.New(findings...).HasAll(left...) || sets.New(left...).HasAny(fixes...) {
 			continue
 		}
-		if err := os.WriteFile(file, text, 0o600); err != nil { // It keeps its mode.
+		if err := os.WriteFile(file, text, 0o600); err != nil { //nolint:gosec // The user names the file. It keeps its mode.
 			return nil, fmt.Errorf("cannot fix: %w", err)
 		}
 		findings = left

@@ -297,7 +297,7 @@ func (o *Offer) write(out *strings.Builder) {
 	}
 	rows := [][]string{header}
 	for _, c := range o.Classes {
-		row := []string{"  " + c.ClassName.String(), cmp.Or(labels.Set(c.Labels).String(), "<none>"), weightText(c.Weight, c.WeightError)}
+		row := []string{"  " + c.String(), cmp.Or(labels.Set(c.Labels).String(), "<none>"), weightText(c.Weight, c.WeightError)}
 		if c.Drop == nil {
 			row = append(row, Percentage(c.Odds), "")
 		} else {

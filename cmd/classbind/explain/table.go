@@ -71,7 +71,7 @@ func (t itemTable) write() {
 		if m.Drop != nil {
 			has += ", and is " + m.Drop.Text
 		}
-		rows = append(rows, []string{"  " + m.ClassName.String(), m.Unmet.Text, has})
+		rows = append(rows, []string{"  " + m.String(), m.Unmet.Text, has})
 	}
 	output.Section(t.out, rows, maxRows)
 	for why, count := range map[string]int{"not marked default": t.NotDefault, "kept out by more than one requirement": t.FarMisses} {
@@ -147,7 +147,7 @@ func (t itemTable) candidates() {
 		if c.Chosen {
 			mark = "* "
 		}
-		row := []string{mark + c.ClassName.String(), weightText(c.Weight, c.WeightError), Percentage(c.Odds)}
+		row := []string{mark + c.String(), weightText(c.Weight, c.WeightError), Percentage(c.Odds)}
 		if scored {
 			row = slices.Insert(row, 1, asJSON(c.Score))
 		}
@@ -171,7 +171,7 @@ func (t itemTable) dropped() {
 	}
 	rows := [][]string{header}
 	for _, c := range t.Dropped {
-		row := []string{"  " + c.ClassName.String(), oneLine(c.Text)}
+		row := []string{"  " + c.String(), oneLine(c.Text)}
 		if byExpression {
 			row = append(row, truncate.String(oneLine(c.Expression), v1beta1.MaxShownBytes), sawText(c.Saw))
 		}

@@ -216,7 +216,7 @@ func TestOvertaken(t *testing.T) {
 				begin := time.Now()
 				time.AfterFunc(time.Second, func() {
 					if tc.marked == nil {
-						assert.NoError(t, m.api.Delete(t.Context(), fakeClass("new", true)))
+						assert.NoError(t, m.api.Delete(t.Context(), fakeClass("new", true))) //nolint:testifylint // This is another goroutine.
 					}
 					for name, marked := range tc.marked {
 						assert.NoError(t, m.setMark(t.Context(), fakeKind("A", "as.test", false).NewClass(fakeClass(name, false), nil), marked, false))
