@@ -18,7 +18,7 @@ const Turn = 25
 type Sort struct {
 	Name string
 	// Prepare the claims of a turn, with names that begin alike, so that encoding them is no part of what is measured. What it returns
-	// creates the i-th. Nothing deletes the claims but the end of the control plane, for that would take as long, beside the turns that follow.
+	// creates the i-th. Nothing deletes the claims before the control plane ends: that would take as long, beside the turns that follow.
 	Prepare func(names string) (create func(ctx context.Context, i int) error)
 
 	// P50 of each turn that counts, in ms.

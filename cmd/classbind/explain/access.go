@@ -132,17 +132,17 @@ func (w *World) decider(fresh func() uint64, item *Item) *selector.Decider {
 
 // addRequester has a claim know who creates it: whom --as or --set says, or else whoever runs the command, where his right to use a class
 // counts.
-func (w *World) addRequester(ctx context.Context, k *selector.ClaimKind, in *claim.Intake) error {
-	request := w.settings.request
+func (k *Kind) addRequester(ctx context.Context, in *claim.Intake) error {
+	request := k.world.settings.request
 	switch {
-	case k.Use != v1beta1.UseByRequester:
+	case k.Kind.Use != v1beta1.UseByRequester:
 	case request != nil:
 		u := &authenticationv1.UserInfo{}
 		info, _ := request["userInfo"].(map[string]any)
 		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(info, u) // What --set does not say rightly is not known.
 		in.Requester = subjects.NewSubject(u)
 	default:
-		me, err := w.authorizer.whoAmI(ctx)
+		me, err := k.world.authorizer.whoAmI(ctx)
 		if err != nil {
 			return err
 		}

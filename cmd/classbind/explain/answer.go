@@ -144,7 +144,7 @@ func (o *options) decide(ctx context.Context, w *World, k *v1beta1.ClaimKind, it
 		return err
 	}
 	in.Converted = found.GroupVersion().String() != item.Claim.APIVersion
-	if err := w.addRequester(ctx, v.Kind, &in); err != nil {
+	if err := v.addRequester(ctx, &in); err != nil {
 		return err
 	}
 	if in.Object != nil && v.Fault == nil && in.LeftAlone == "" && len(in.Problems) == 0 && v.Kind.UsesRequest() && in.Request == nil {
@@ -249,7 +249,7 @@ func (o *options) noteClass(ctx context.Context, w *World, v *Kind, k *v1beta1.C
 		item.note("it was bound to %q at %s: %s, %sby %s", was.Class, was.Time, was.Reason, of, was.Strategy)
 	}
 	named := v.Kind.ReadNamed(item.Claim.Namespace, item.Claim.Name, object)
-	if w.addRequester(ctx, v.Kind, &in) != nil || w.addRequester(ctx, v.Kind, &named) != nil ||
+	if v.addRequester(ctx, &in) != nil || v.addRequester(ctx, &named) != nil ||
 		v.Kind.UsesRequest() && in.Request == nil {
 		return
 	}

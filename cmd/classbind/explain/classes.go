@@ -92,7 +92,7 @@ func (o *options) runClasses(ctx context.Context, word string, out, progress io.
 		return err
 	}
 	w.settings = o.settings
-	ofClasses := w.leaveOutClaimOfClasses()
+	ofClasses := leaveOutClaimOfClasses(w.classKinds)
 	report := &ClassesReport{TypeMeta: metav1.TypeMeta{APIVersion: ClassesVersion, Kind: "Report"}}
 	for _, k := range kinds {
 		item, err := o.classesOf(ctx, w, k, cmp.Or(o.cluster.Namespace, namespace), ofClasses)
@@ -119,7 +119,7 @@ func (o *options) classesOf(
 		return offer, err
 	}
 	scored, usesRequest := k.Spec.Choice.Score != "", rules.NewForClaims(k).UsesRequest()
-	offer.Unjudged = w.leaveOutClaim(k)
+	offer.Unjudged = leaveOutClaim(k, w.settings.request != nil)
 	for _, ck := range rules.Serving(k, w.classKinds) {
 		offer.Unjudged = append(offer.Unjudged, ofClasses[ck.Name]...)
 	}
@@ -135,7 +135,7 @@ func (o *options) classesOf(
 		Claim:   claim.Claim{Namespace: offer.Namespace, Selector: labels.Everything(), Object: map[string]any{}},
 		Parents: len(v.Kind.ClassRef),
 	}
-	if err := w.addRequester(ctx, v.Kind, &in); err != nil {
+	if err := v.addRequester(ctx, &in); err != nil {
 		return offer, err
 	}
 	noted := Item{Notes: v.Notes}
@@ -166,14 +166,14 @@ func (o *options) classesOf(
 	return offer, nil
 }
 
-// leaveOutClaim takes out of a claim kind the expressions that need a claim, or know who creates it where nobody said so. It returns the
-// fields of those that come on top; the score matters to the odds alone. A registration at fault stays as it is.
-func (w *World) leaveOutClaim(k *v1beta1.ClaimKind) (fields []string) {
+// leaveOutClaim takes out of a claim kind the expressions that need a claim, or know who creates it if nobody said so. It returns the fields
+// of those that come on top; the score matters to the odds alone. A registration at fault stays as it is.
+func leaveOutClaim(k *v1beta1.ClaimKind, knowsRequest bool) (fields []string) {
 	compiled := rules.NewForClaims(k)
 	if len(compiled.Invalid) > 0 {
 		return nil
 	}
-	knowsRequest := w.settings.request != nil || k.Spec.Classes.Use != nil && k.Spec.Classes.Use.Subject == v1beta1.UseByRequester
+	knowsRequest = knowsRequest || k.Spec.Classes.Use != nil && k.Spec.Classes.Use.Subject == v1beta1.UseByRequester
 	needsClaim := func(e *expression.Expression) bool {
 		return e.Uses(expression.Claim) || e.Uses(expression.Related) || e.Uses(expression.Request) && !knowsRequest
 	}
@@ -194,10 +194,10 @@ func (w *World) leaveOutClaim(k *v1beta1.ClaimKind) (fields []string) {
 }
 
 // leaveOutClaimOfClasses does the same with all class kinds, and returns the fields of each.
-func (w *World) leaveOutClaimOfClasses() map[string][]string {
+func leaveOutClaimOfClasses(kinds []v1beta1.ClassKind) map[string][]string {
 	fields := map[string][]string{}
-	for i := range w.classKinds {
-		k := &w.classKinds[i]
+	for i := range kinds {
+		k := &kinds[i]
 		if of := rules.NewForClasses(k); len(of.Invalid) == 0 {
 			needsClaim := func(e *expression.Expression) bool { return e.Uses(expression.Claim) }
 			k.Spec.Fits, fields[k.Name] = judgeable(k.Spec.Fits, of.Fits, needsClaim, "fits[%s] of "+k.Name)

@@ -314,8 +314,8 @@ func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 		l.find(v1beta1.ReasonNoClaimKinds, d, "",
 			"no claim is offered the classes: name a ClaimKind in spec.claimKinds, or this ClassKind in spec.classes.kinds of one")
 	}
-	v := &Kind{}
-	classes, err := l.offered(ctx, k, v)
+	v := &Kind{world: l.World}
+	classes, err := v.offered(ctx, k)
 	if err != nil {
 		return err
 	}

@@ -205,7 +205,7 @@ func (w *World) kind(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, error) {
 	}
 	serving := rules.Serving(k, w.classKinds)
 	for _, ck := range serving {
-		classes, err := w.offered(ctx, ck, v)
+		classes, err := v.offered(ctx, ck)
 		if err != nil {
 			return nil, err
 		}
@@ -218,7 +218,7 @@ func (w *World) kind(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, error) {
 		kind.Use = ""
 		v.note("who may use which class is not known without a cluster: all classes count as allowed (classes.use)")
 	}
-	w.addRoom(ctx, kind, serving, v)
+	v.addRoom(ctx, kind, serving)
 	s, err := w.schemaOf(ctx, w.resources[kind.Name].GroupVersionKind)
 	if err != nil {
 		v.note("the paths of the registration are not compared with the schema of the claims: %v", err)
@@ -240,7 +240,7 @@ func (w *World) kind(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, error) {
 		v.addInvalid("classkind/"+ck.Name, schemas.MistypedOfClasses(ctx, ck, rules.Served(ck, w.claimKinds)))
 	}
 	v.Fault = cmp.Or(selector.ConflictOf(k, w.claimKinds), v.Fault)
-	if err := w.relate(ctx, v); err != nil {
+	if err := v.relate(ctx); err != nil {
 		return nil, err
 	}
 	for _, leftOut := range v.LeftOut {
@@ -251,18 +251,18 @@ func (w *World) kind(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, error) {
 }
 
 // offered classes of a kind, nil where the server leaves them out.
-func (w *World) offered(ctx context.Context, ck *v1beta1.ClassKind, v *Kind) (*inventory.Classes, error) {
+func (k *Kind) offered(ctx context.Context, ck *v1beta1.ClassKind) (*inventory.Classes, error) {
 	if ready := connect.LeftOut(ck); ready != nil {
-		v.note("the classes of %s are left out, as classbind does (%s): %s", ck.Name, ready.Reason, ready.Message)
+		k.note("the classes of %s are left out, as classbind does (%s): %s", ck.Name, ready.Reason, ready.Message)
 		return nil, nil
 	}
 	ready := meta.FindStatusCondition(ck.Status.Conditions, v1beta1.ConditionReady)
 	if ready != nil && ready.Reason == v1beta1.ReasonStale {
-		v.note("classbind may know older classes of %s than these (%s): %s", ck.Name, ready.Reason, ready.Message)
+		k.note("classbind may know older classes of %s than these (%s): %s", ck.Name, ready.Reason, ready.Message)
 	}
-	found, err := w.resolve(ctx, ck.Name, "", "list", "watch")
+	found, err := k.world.resolve(ctx, ck.Name, "", "list", "watch")
 	if notServed(err) {
-		v.note("the classes of %s are left out, as classbind does: %v", ck.Name, err)
+		k.note("the classes of %s are left out, as classbind does: %v", ck.Name, err)
 		return nil, nil
 	}
 	if err != nil {
@@ -271,13 +271,13 @@ func (w *World) offered(ctx context.Context, ck *v1beta1.ClassKind, v *Kind) (*i
 	if found.Kind == "" { // Two kinds of which nothing is known are not the same.
 		found.Kind = ck.Name
 	}
-	kind := inventory.NewClassKind(ck, found.GroupVersionKind, found.Namespaced, rules.Served(ck, w.claimKinds)...)
+	kind := inventory.NewClassKind(ck, found.GroupVersionKind, found.Namespaced, rules.Served(ck, k.world.claimKinds)...)
 	if kind.Fault != nil {
-		v.note("the classes of %s are left out, as classbind does: %v", ck.Name, kind.Fault)
-		v.addInvalid("classkind/"+ck.Name, rules.InvalidOfClasses(ck))
+		k.note("the classes of %s are left out, as classbind does: %v", ck.Name, kind.Fault)
+		k.addInvalid("classkind/"+ck.Name, rules.InvalidOfClasses(ck))
 		return nil, nil //nolint:nilerr // It is noted.
 	}
-	return w.classes(ctx, kind, found)
+	return k.world.classes(ctx, kind, found)
 }
 
 func (k *Kind) addInvalid(registration string, all []rules.Invalid) {
@@ -337,11 +337,11 @@ func (w *World) listLedgers(ctx context.Context) *ledgers {
 
 // addRoom has a claim kind know how much is taken of each class whose capacity is enforced. A class that files add has no ledger and counts
 // as empty.
-func (w *World) addRoom(ctx context.Context, kind *selector.ClaimKind, serving []*v1beta1.ClassKind, v *Kind) {
-	l, onTop, why := &ledgers{}, len(w.objects) > 0, ""
-	asks := kind.Hard && w.cluster != nil
+func (k *Kind) addRoom(ctx context.Context, kind *selector.ClaimKind, serving []*v1beta1.ClassKind) {
+	l, onTop, why := &ledgers{}, len(k.world.objects) > 0, ""
+	asks := kind.Hard && k.world.cluster != nil
 	if asks {
-		l = w.listLedgers(ctx)
+		l = k.world.listLedgers(ctx)
 	}
 	if l.err != nil {
 		why = fmt.Sprintf(" (%v)", l.err)
@@ -364,8 +364,8 @@ func (w *World) addRoom(ctx context.Context, kind *selector.ClaimKind, serving [
 		}
 	}
 	if len(unknown) > 0 {
-		v.unknownRoom = fmt.Sprintf("how much is taken of each class of %s is not known here%s: each counts as empty",
+		k.unknownRoom = fmt.Sprintf("how much is taken of each class of %s is not known here%s: each counts as empty",
 			selector.List(sets.List(unknown)), why)
-		v.note("%s", v.unknownRoom)
+		k.note("%s", k.unknownRoom)
 	}
 }

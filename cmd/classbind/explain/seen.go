@@ -31,17 +31,17 @@ func (w *World) namespace(ctx context.Context, name string) (content map[string]
 	found, err := w.object(ctx, namespaces, "", name)
 	if found, err = asSet(found, w.settings.namespace, err); err != nil {
 		return nil, false, fmt.Errorf("cannot read the namespace %q, at which the claim kind looks: %w%s",
-			name, err, w.orSet("namespace.labels.KEY"))
+			name, err, w.settings.orSet("namespace.labels.KEY"))
 	}
 	all := map[string]any{"metadata": map[string]any{"name": name, "labels": map[string]any{corev1.LabelMetadataName: name}}}
 	return merged(found, all), found != nil, nil
 }
 
-// relate has a view know the kinds of the objects that its claims name. The objects are read one by one.
-func (w *World) relate(ctx context.Context, v *Kind) error {
+// relate has the view know the kinds of the objects that its claims name. The objects are read one by one.
+func (k *Kind) relate(ctx context.Context) error {
 	var objects []*inventory.Objects
-	for _, kind := range v.Kind.RelatedKinds() {
-		of, err := w.resolve(ctx, kind.Resource, kind.Version, "list", "watch")
+	for _, kind := range k.Kind.RelatedKinds() {
+		of, err := k.world.resolve(ctx, kind.Resource, kind.Version, "list", "watch")
 		if err != nil && !notServed(err) {
 			return fmt.Errorf("cannot find the kind of the related %s: %w", kind.Resource, err)
 		}
@@ -50,12 +50,12 @@ func (w *World) relate(ctx context.Context, v *Kind) error {
 				err = fmt.Errorf("version %q is not served: "+
 					"set the version in spec.classes.related to one that is, or leave it out", kind.Version)
 			}
-			v.Fault = cmp.Or(v.Fault, &inventory.Fault{Reason: v1beta1.ReasonRelatedMissing, Text: fmt.Sprintf(
-				"the objects of %q, at which expressions of claim kind %q look, cannot be known: %v", kind.Key(), v.Kind.Name, err)})
+			k.Fault = cmp.Or(k.Fault, &inventory.Fault{Reason: v1beta1.ReasonRelatedMissing, Text: fmt.Sprintf(
+				"the objects of %q, at which expressions of claim kind %q look, cannot be known: %v", kind.Key(), k.Kind.Name, err)})
 		}
 		objects = append(objects, inventory.NewObjects(kind, of.Namespaced, nil))
 	}
-	v.View = v.WithRelated(objects)
+	k.View = k.WithRelated(objects)
 	return nil
 }
 
@@ -65,7 +65,7 @@ func (w *World) related(ctx context.Context, item *Item, kind *rules.Kind, names
 	if kind.Name == "" { // It is the Namespace.
 		content, known, err := w.namespace(ctx, name)
 		if err == nil && !known {
-			item.note("nothing is known of the namespace %q%s", name, w.orSet("namespace.labels.KEY"))
+			item.note("nothing is known of the namespace %q%s", name, w.settings.orSet("namespace.labels.KEY"))
 		}
 		return kind.Fields.Project(content), err
 	}
@@ -78,7 +78,7 @@ func (w *World) related(ctx context.Context, item *Item, kind *rules.Kind, names
 		err = nil
 	}
 	if content, err = asSet(content, w.settings.related[kind.Name], err); err != nil {
-		return nil, fmt.Errorf("%w%s", err, w.orSet("related."+kind.Name+".PATH"))
+		return nil, fmt.Errorf("%w%s", err, w.settings.orSet("related."+kind.Name+".PATH"))
 	}
 	if content == nil {
 		return nil, nil
@@ -87,8 +87,8 @@ func (w *World) related(ctx context.Context, item *Item, kind *rules.Kind, names
 }
 
 // orSet is the end of an error about an object that cannot be read.
-func (w *World) orSet(path string) string {
-	if w.settings.related == nil { // The command has no such flag.
+func (s settings) orSet(path string) string {
+	if s.related == nil { // The command has no such flag.
 		return ""
 	}
 	return "; say what it has with --set " + path + "=VALUE"

@@ -126,7 +126,7 @@ func (w *World) Check(ctx context.Context, change Change) (unused []string, err 
 	resources := sets.New(namesOf(w.classKinds)...)
 	for i := range w.classKinds {
 		if len(w.removals) > 0 {
-			if _, err := w.offered(ctx, &w.classKinds[i], &Kind{}); err != nil {
+			if _, err := (&Kind{world: w}).offered(ctx, &w.classKinds[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -354,7 +354,7 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 	}
 	r.in = k.Kind.Read(m.Namespace, name, object)
 	r.in.GenerateName = m.GenerateName
-	return r, k.world.addRequester(ctx, k.Kind, &r.in)
+	return r, k.addRequester(ctx, &r.in)
 }
 
 // Predictable reports whether every replica gives the claim the same class at every time.
