@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -22,6 +21,8 @@ const (
 	page = 500
 	// lateness from which on a creation counts as started late: the load was not steady then.
 	lateness = 100 * time.Millisecond
+	// deletions of all claims that are tried at most.
+	deletions = 10
 )
 
 // Options of a load.
@@ -112,12 +113,15 @@ func (l *Load) Stop(ctx context.Context) (Report, error) {
 	for _, kind := range l.o.Kinds {
 		all := &unstructured.Unstructured{}
 		all.SetGroupVersionKind(kind)
-		err := l.o.Client.DeleteAllOf(ctx, all, client.InNamespace(l.o.Namespace))
-		for apierrors.IsTimeout(err) && ctx.Err() == nil { // A call deletes what it can in its minute: etcd may sync each.
-			err = l.o.Client.DeleteAllOf(ctx, all, client.InNamespace(l.o.Namespace))
-		}
-		if err != nil {
-			return Report{}, fmt.Errorf("cannot delete the claims of the load: %w", err)
+		// A call deletes what it can in its minute, where etcd may sync each, and may end in the midst of its answer.
+		for try := 1; ; try++ {
+			err := l.o.Client.DeleteAllOf(ctx, all, client.InNamespace(l.o.Namespace))
+			if err == nil {
+				break
+			}
+			if try == deletions || ctx.Err() != nil {
+				return Report{}, fmt.Errorf("cannot delete the claims of the load: %w", err)
+			}
 		}
 	}
 	return newReport(l.creations, stored, l.mark), nil
