@@ -166,8 +166,8 @@ func (o *options) classesOf(
 	return offer, nil
 }
 
-// leaveOutClaim takes out of a claim kind the expressions that need a claim, or know who creates it if nobody said so. It returns the fields
-// of those that come on top; the score matters to the odds alone. A registration at fault stays as it is.
+// leaveOutClaim takes out of a claim kind the expressions that need a claim, or know who creates it if nobody said so. It returns the
+// fields of those that come on top; the score matters to the odds alone. A registration at fault stays as it is.
 func leaveOutClaim(k *v1beta1.ClaimKind, knowsRequest bool) (fields []string) {
 	compiled := rules.NewForClaims(k)
 	if len(compiled.Invalid) > 0 {
