@@ -13,10 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	strictjson "sigs.k8s.io/json"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
@@ -143,41 +141,6 @@ func failed(errs field.ErrorList) []fieldFailed {
 		all = append(all, fieldFailed{err.Field, err.Type})
 	}
 	return all
-}
-
-// FuzzSelector proves that a selector means what its type, read by the API
-// machinery's strict decoder, says, and that none is malformed to one alone.
-func FuzzSelector(f *testing.F) {
-	for _, text := range []string{
-		`{}`, `{"matchLabels":null}`, `{"matchLabels":{"tier":"gold"}}`, `{"matchLabels":{"tier":null}}`, `{"matchLabels":{"-":""}}`, `{"matchLabels":{"a":"-"}}`, `{"matchlabels":{}}`,
-		`{"matchExpressions":[{"key":"a","operator":"In","values":["b","c"]},{"key":"d","operator":"NotIn","values":["e"]},{"key":"f","operator":"Exists"},{"key":"g","operator":"DoesNotExist","values":[]}]}`,
-		`{"matchExpressions":[{"key":"a","operator":"Exists","values":["b"]}]}`, `{"matchExpressions":[{"key":"a","operator":"In"}]}`, `{"matchExpressions":[null]}`,
-		`{"matchExpressions":[{"key":"a","operator":"In","values":[null]}]}`, `{"matchExpressions":[{"key":"a","operator":"Foo"}]}`, `{"matchExpressions":{"key":"a"}}`, `{"a":1}`,
-	} {
-		f.Add([]byte(text))
-	}
-	at := field.NewPath("spec")
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		var object map[string]any
-		if json.Unmarshal(raw, &object) != nil {
-			return
-		}
-		raw, err := json.Marshal(object) // No name is there twice.
-		require.NoError(t, err)
-		want := &metav1.LabelSelector{}
-		strict, err := strictjson.UnmarshalStrict(raw, want)
-		wrong := err != nil || len(strict) > 0 || len(metav1validation.ValidateLabelSelector(want, metav1validation.LabelSelectorValidationOptions{}, at)) > 0
-		got, errs := claim.ParseSelector(object, at)
-		if len(errs) == 1 && (errs[0].Type == field.ErrorTypeTooMany || errs[0].Type == field.ErrorTypeTooLong) {
-			return // The API machinery has no limits.
-		}
-		require.Equal(t, wrong, len(errs) > 0, "%s: %s", raw, errs)
-		if !wrong {
-			selector, err := metav1.LabelSelectorAsSelector(want)
-			require.NoError(t, err)
-			assert.Equal(t, selector.String(), got.String())
-		}
-	})
 }
 
 // TestReadAsWritten has expressions say the same of what is read of a claim as of all of it.
@@ -445,16 +408,6 @@ func describe(c claim.Claim) any {
 		return c
 	}
 	return [...]any{c, s.String()}
-}
-
-func TestAskWithAProblem(t *testing.T) {
-	kind := NewClaimKind(postgres())
-	in := kind.Read("team", "db", decode(t, `{spec: {classSelector: {matchLabels: {tier: -gold-}}}}`))
-	ask := kind.Ask(in)
-	assert.Contains(t, ask.Problem(), "spec.classSelector.matchLabels")
-	assert.LessOrEqual(t, len(claim.AskWith(strings.Repeat("x", 1<<20))), v1beta1.MaxMessageBytes+1, "We should keep little of a long problem.")
-	assert.Empty(t, claim.Ask("").Problem())
-	assert.Empty(t, claim.Ask("=!a").Problem(), "We should take no selector for a problem.")
 }
 
 // TestAskKeepsFields has expressions see the same of a claim that waits as of one that is created.

@@ -393,9 +393,6 @@ func randomLabels(random *rand.Rand) labels.Set {
 	return set
 }
 
-// randomSelector has up to three requirements, of any operator and perhaps of
-// one key, whose values may repeat: an author may write such a list.
-
 // spec changes the spec of a ClaimKind, and specs those of a ClaimKind and of a ClassKind.
 func spec(claims string) func(*v1beta1.ClaimKindSpec) {
 	return func(s *v1beta1.ClaimKindSpec) { unmarshal(claims, s) }

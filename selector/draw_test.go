@@ -33,27 +33,15 @@ var gold = labels.SelectorFromSet(labels.Set{"tier": "gold"})
 // A controller per class kind cannot meet this demand: a class's share must not
 // depend on how many of its own kind match, nor on how many do not.
 func TestDrawIsFair(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason   string
-		seed     v1beta1.Seed
-		strategy v1beta1.Strategy
-	}{
-		"SeededByClaim":     {reason: "We should give each class a tenth of the claims", seed: v1beta1.SeedClaim, strategy: v1beta1.WeightedRandom},
-		"SeededByRequest":   {reason: "We should give each class a tenth of the requests", seed: v1beta1.SeedRequest, strategy: v1beta1.WeightedRandom},
-		"Random":            {reason: "We should give each class a tenth of the claims", seed: v1beta1.SeedClaim, strategy: v1beta1.Random},
-		"HeaviestOfTheSame": {reason: "We should give each of ten ties a tenth of the claims", seed: v1beta1.SeedClaim, strategy: v1beta1.HighestWeight},
-	} {
-		t.Run(name, func(t *testing.T) {
-			view := newView(kindOf(func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed, s.Choice.Strategy = tc.seed, tc.strategy }), []*inventory.Classes{
-				manyClasses("as.example.org", 200, 6), manyClasses("bs.example.org", 90, 3), manyClasses("cs.example.org", 10, 1),
-			})
-			require.Equal(t, 300, view.Len())
-
-			fresh := rand.New(rand.NewPCG(1, 2)).Uint64 //nolint:gosec // It has to be reproducible.
-			got := tally(t, view, fresh, claims)
-			require.Len(t, got, 10, tc.reason)
-			assertShares(t, got, equalShares(slices.Collect(maps.Keys(got))...), tc.reason)
+	for _, seed := range []v1beta1.Seed{v1beta1.SeedClaim, v1beta1.SeedRequest} {
+		view := newView(kindOf(func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed = seed }), []*inventory.Classes{
+			manyClasses("as.example.org", 200, 6), manyClasses("bs.example.org", 90, 3), manyClasses("cs.example.org", 10, 1),
 		})
+		require.Equal(t, 300, view.Len())
+		fresh := rand.New(rand.NewPCG(1, 2)).Uint64 //nolint:gosec // It has to be reproducible.
+		got := tally(t, view, fresh, claims)
+		require.Len(t, got, 10)
+		assertShares(t, got, equalShares(slices.Collect(maps.Keys(got))...), "We should give each class a tenth of the claims")
 	}
 }
 
@@ -88,33 +76,6 @@ func TestDrawFollowsWeights(t *testing.T) {
 			k.Spec.Choice.Strategy = tc.strategy
 			assertShares(t, tally(t, weighed(k, tc.weights), nil, claims), tc.want, tc.reason)
 		})
-	}
-}
-
-func TestDrawIsReproducible(t *testing.T) {
-	lists := map[string][]*inventory.Class{}
-	for _, x := range []*inventory.Classes{manyClasses("as.example.org", 200, 6), manyClasses("bs.example.org", 90, 3), manyClasses("cs.example.org", 10, 1)} {
-		lists[x.Kind.Name] = x.All()
-	}
-	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // It has to be reproducible.
-	build := func() *View {
-		var offered []*inventory.Classes
-		for _, name := range []string{"as.example.org", "bs.example.org", "cs.example.org"} {
-			classes := slices.Clone(lists[name])
-			random.Shuffle(len(classes), func(i, j int) { classes[i], classes[j] = classes[j], classes[i] })
-			offered = append(offered, inventory.NewClasses(classes[0].Kind, classes))
-		}
-		random.Shuffle(len(offered), func(i, j int) { offered[i], offered[j] = offered[j], offered[i] })
-		return newView(NewClaimKind(postgres()), offered)
-	}
-	want := build()
-	for range 5 {
-		got := build()
-		for i := range 1000 {
-			c := nthClaim(i)
-			require.Same(t, choose(want, c, random.Uint64()).Class, choose(got, c, random.Uint64()).Class,
-				"We should give a claim the same class, whatever the order in which we learn of classes")
-		}
 	}
 }
 

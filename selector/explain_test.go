@@ -1,15 +1,12 @@
 package selector
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
@@ -87,88 +84,4 @@ func TestExplainNearest(t *testing.T) {
 		"We should put the value that is spelt most alike first, then those without the label, and last those that would be dropped")
 	require.NotNil(t, e.NearMisses[4].Drop)
 	assert.Equal(t, "Cordoned", e.NearMisses[4].Drop.Reason, "We should say that the label alone would not help")
-}
-
-// generator of claims and classes of any shape, which often match.
-type generator struct{ *rand.Rand }
-
-func (g generator) one(of ...string) string { return of[g.IntN(len(of))] }
-
-func (g generator) oneIn(n int) bool { return g.IntN(n) == 0 }
-
-func (g generator) view() *View {
-	k := postgres()
-	k.Spec.Choice.Strategy = v1beta1.Strategy(g.one(string(v1beta1.Random), string(v1beta1.WeightedRandom), string(v1beta1.HighestWeight)))
-	k.Spec.Classes.Namespaces.From = v1beta1.ClassNamespacesFrom(g.one(string(v1beta1.FromSameAsClaim), string(v1beta1.FromSameAsClaim), string(v1beta1.FromAll), string(v1beta1.FromNames)))
-	if k.Spec.Classes.Namespaces.From == v1beta1.FromNames {
-		k.Spec.Classes.Namespaces.Names = []v1beta1.NamespaceName{"other", "third"}
-	}
-	if g.oneIn(4) {
-		k.Spec.Choice.Seed = v1beta1.SeedRequest
-	}
-	var offered []*inventory.Classes
-	for n := range g.IntN(4) {
-		ck := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("k%ds.example.org", n)}, Spec: crossplaneClassKind()}
-		kind := inventory.NewClassKind(ck, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: fmt.Sprintf("K%d", n)}, g.oneIn(2))
-		var classes []*inventory.Class
-		for c := range g.IntN(8) {
-			m := &metav1.ObjectMeta{Name: fmt.Sprintf("class-%d", c), Labels: map[string]string{}, Annotations: map[string]string{}}
-			if kind.Namespaced {
-				m.Namespace = g.one("team", "team", "other", "third")
-			}
-			for _, key := range []string{"tier", "region", "size"} {
-				if !g.oneIn(5) {
-					m.Labels[key] = g.one("1", "2", "3")
-				}
-			}
-			if !g.oneIn(2) {
-				m.Annotations[weightAnnotation] = g.one("0", "1", "5", "5", "1000000", "much")
-			}
-			if g.oneIn(3) {
-				m.Annotations[defaultAnnotation] = "true"
-			}
-			if g.oneIn(6) {
-				m.Annotations[v1beta1.CordonedAnnotation] = "true"
-			}
-			if g.oneIn(20) {
-				for i := range v1beta1.MaxClassLabels {
-					m.Labels[fmt.Sprint("more-", i)] = ""
-				}
-				m.Labels["one-more"] = ""
-			}
-			if g.oneIn(10) {
-				m.DeletionTimestamp = &metav1.Time{}
-			}
-			classes = append(classes, kind.NewClass(m, nil))
-		}
-		offered = append(offered, inventory.NewClasses(kind, classes))
-	}
-	return newView(NewClaimKind(k), offered)
-}
-
-func (g generator) claim() claim.Claim {
-	c := claim.Claim{Namespace: "team", Name: fmt.Sprintf("claim-%d", g.IntN(1000))}
-	if g.oneIn(5) {
-		c.Name = ""
-	}
-	if g.oneIn(5) {
-		c.Namespace = ""
-	}
-	if g.oneIn(3) {
-		return c
-	}
-	c.Selector = labels.NewSelector() // {} asks for every class.
-	for range g.IntN(4) {
-		requirement, err := labels.ParseToRequirements(g.one("tier", "region", "size") +
-			g.one("=1", "=2", "==3", "!=1", " in (1,2)", " in (2,3)", " notin (1)", " notin (2,3)", "", ">1", "<3", "=4"))
-		if err == nil {
-			c.Selector = c.Selector.Add(requirement...)
-		}
-	}
-	if g.oneIn(10) {
-		if r, err := labels.ParseToRequirements("!" + g.one("tier", "region")); err == nil {
-			c.Selector = c.Selector.Add(r...)
-		}
-	}
-	return c
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -122,8 +121,15 @@ func inOrder(view *View, asking claim.Claim, fresh uint64) (classes []*inventory
 // The order of the draw begins with the class that is drawn. Without it, the rest is in the order in which it would be drawn.
 func TestOrderIsTheDraw(t *testing.T) {
 	for i := range 2000 {
-		g := generator{rand.New(rand.NewPCG(9, uint64(i)))} //nolint:gosec // It has to be reproducible.
-		view, asking, fresh := g.view(), g.claim(), g.Uint64()
+		random := rand.New(rand.NewPCG(9, uint64(i))) //nolint:gosec // It has to be reproducible.
+		weights := map[string]int64{}
+		for n := range random.IntN(12) {
+			weights[fmt.Sprintf("%s/class-%d", []string{"as", "bs", "cs"}[random.IntN(3)], n)] = []int64{0, 1, 5, 5, maxWeight}[random.IntN(5)]
+		}
+		k := postgres()
+		k.Spec.Choice.Strategy = []v1beta1.Strategy{v1beta1.Random, v1beta1.WeightedRandom, v1beta1.HighestWeight}[i%3]
+		k.Spec.Choice.Seed = []v1beta1.Seed{v1beta1.SeedClaim, v1beta1.SeedRequest}[i%2]
+		view, asking, fresh := weighed(k, weights), nthClaim(i), random.Uint64()
 		var gone []string
 		all := inOrder(view, asking, fresh)
 		for n, c := range all {
@@ -218,23 +224,6 @@ func TestExplainRefusals(t *testing.T) {
 	assert.Equal(t, []Drop{{ClassName: NameOf(last), Class: last, Reason: "Full", Text: "refused by Full"}}, e.Dropped, "We should ask about those, too, that would not be drawn.")
 	assert.Len(t, e.Candidates, 2)
 	assert.Empty(t, e.Decision.Refused, "We should count only those before the class.")
-}
-
-// TestExplainManyRefusals has 5,000 candidates, of which the claim may use one.
-func TestExplainManyRefusals(t *testing.T) {
-	view := newView(NewClaimKind(postgres()), []*inventory.Classes{manyClasses("as.example.org", 5000, 5000)})
-	var asked atomic.Int32
-	d := Decider{Gates: []Gate{{Reason: "NotAllowed", Text: "not allowed", Admits: func(_ context.Context, _ Mode, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
-		asked.Add(1)
-		return c.Name == "class-4321", nil
-	}}}}
-	e, err := d.Explain(t.Context(), view, claim.Intake{Claim: nthClaim(1)})
-	require.NoError(t, err, "We should ask on: there is no review that waits.")
-	require.Equal(t, "class-4321", e.Decision.Class.Name)
-	assert.Equal(t, Odds{1, 1}, e.Candidates[0].Odds)
-	assert.True(t, e.Reproducible, "There is nothing else to draw.")
-	assert.Len(t, e.Dropped, 4999)
-	assert.EqualValues(t, 5000, asked.Load(), "We should ask about each once.")
 }
 
 // TestExplainDefaultsOfSeats has a default of the claim's namespace and one of all.
@@ -416,27 +405,6 @@ func TestUse(t *testing.T) {
 			assert.Contains(t, tc.allowed, got.Class.Name, tc.why)
 			assert.Empty(t, got.Warning())
 		})
-	}
-}
-
-// Of each namespace, the shares among what it may use follow the weights.
-func TestUseKeepsTheOdds(t *testing.T) {
-	k := usedByNamespaces()
-	view := weighed(k, map[string]int64{"as/one": 1, "as/two": 2, "bs/three": 3, "bs/four": 4})
-	a := &authorizer{allowed: map[string][]string{`namespace "a"`: {"one", "three"}, `namespace "b"`: {"two", "three", "four"}}}
-	for _, d := range []Decider{{Gates: []Gate{a.gate()}, Grants: a.grants()}, {Gates: []Gate{a.gate()}}} {
-		for namespace, want := range map[string]map[string]float64{
-			"a": {"as/one": 1. / 4, "bs/three": 3. / 4}, "b": {"as/two": 2. / 9, "bs/three": 3. / 9, "bs/four": 4. / 9},
-		} {
-			got := map[string]int{}
-			for i := range claims {
-				c := nthClaim(i)
-				c.Namespace = namespace
-				decision := decided(t, &d, view, claim.Intake{Claim: c}, DryRun)
-				got[decision.Class.String()]++
-			}
-			assertShares(t, got, want, "We should draw by weight among those that the namespace may use.")
-		}
 	}
 }
 

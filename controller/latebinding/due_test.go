@@ -129,21 +129,29 @@ func TestWrote(t *testing.T) {
 	}
 }
 
-// addCrowd adds 1,000 claims of one namespace, and then one of each of three others.
-func addCrowd(t *testing.T, w *claimWatch) {
-	t.Helper()
-	for i := range 1000 {
-		addClaim(t, w, claimJSON(i, selecting(i, 20), "evil"))
+// TestCrowdTakesTurns has 1,000 claims of one namespace, and then one of each of three others: first of those whose selectors are held,
+// and then of those that have to be read.
+func TestCrowdTakesTurns(t *testing.T) {
+	addCrowd := func(w *claimWatch) {
+		for i := range 1000 {
+			addClaim(t, w, claimJSON(i, selecting(i, 20), "evil"))
+		}
+		for i := range 3 {
+			addClaim(t, w, claimJSON(10_000+i, wantsGold, fmt.Sprint("honest-", i)))
+		}
 	}
-	for i := range 3 {
-		addClaim(t, w, claimJSON(10_000+i, wantsGold, fmt.Sprint("honest-", i)))
-	}
-}
-
-func TestUnreadTakeTurns(t *testing.T) {
 	w := newLateWatch(t)
+	addCrowd(w)
+	first := map[string]bool{}
+	w.state.look(selector.NewView(w.kind, nil), 0)
+	for _, g := range w.state.unasked()[:4] {
+		first[g.namespace.name] = true
+	}
+	assert.Len(t, first, 4, "We should ask for one of each namespace first.")
+
+	w = newLateWatch(t)
 	w.state.resize(1)
-	addCrowd(t, w)
+	addCrowd(w)
 	view := selector.NewView(w.kind, nil)
 	seen := map[string]int{}
 	for _, item := range dueIn(t, w, view) {
@@ -162,17 +170,6 @@ func TestUnreadTakeTurns(t *testing.T) {
 	}
 	assert.Empty(t, dueIn(t, w, view))
 	assert.Len(t, dueIn(t, w, selector.NewView(w.kind, nil)), v1beta1.LateReads, "We should read them again for another.")
-}
-
-func TestAskingTakesTurns(t *testing.T) {
-	w := newLateWatch(t)
-	addCrowd(t, w)
-	first := map[string]bool{}
-	w.state.look(selector.NewView(w.kind, nil), 0)
-	for _, g := range w.state.unasked()[:4] {
-		first[g.namespace.name] = true
-	}
-	assert.Len(t, first, 4, "We should ask for one of each namespace first.")
 }
 
 func TestFullClaimsWaitForRoom(t *testing.T) {

@@ -10,13 +10,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 )
@@ -68,27 +66,6 @@ func TestNoMatchingClassIsSentInTheEnd(t *testing.T) {
 	r.rounds(t)
 	assert.Zero(t, r.binder.Events.queue.queue.Len())
 	assert.Equal(t, n, s.creations(), "We should say it once.")
-}
-
-// TestWhoIsNotified checks which claims get the event that there is no class, while a class comes and goes.
-func TestWhoIsNotified(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newLateWatch(t)
-		addClaim(t, w, claimJSON(0, wantsGold))
-		golds := controllertest.NewClassKind("golds.example.org", "Gold")
-		gold, none := selector.NewView(w.kind, []*inventory.Classes{labelled(golds, "gold tier=gold")}), selector.NewView(w.kind, nil)
-		_, unnotified := w.due(t.Context(), none, 0)
-		require.Empty(t, unnotified, "We should wait for a while.")
-		time.Sleep(2 * noticeDelay)
-		due, unnotified := w.due(t.Context(), gold, 0)
-		require.Len(t, due, 1)
-		require.Empty(t, unnotified, "We should tell nothing to a claim that has a class.")
-		attempt, waits, _ := w.waits(uidOf(0))
-		require.True(t, waits)
-		w.state.missed(attempt) // Its class went before it was written.
-		_, unnotified = w.due(t.Context(), none, 0)
-		assert.Len(t, unnotified, 1, "We should tell it in the end.")
-	})
 }
 
 // TestNotifyingEnds checks that it ends when its time is over, and yet goes on in each round, whatever else the round has to do.

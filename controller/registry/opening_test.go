@@ -22,34 +22,6 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-func TestPending(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason  string
-		state   string
-		refused bool          // by the API server
-		age     time.Duration // of the refusal
-		want    bool
-	}{
-		"NotSynced":         {reason: "We should wait for an answer.", state: v1beta1.ReasonNotSynced, want: true},
-		"NotSyncedForLong":  {reason: "We should wait for an answer for as long as it takes.", state: v1beta1.ReasonNotSynced, age: time.Hour, want: true},
-		"JustRefused":       {reason: "We should not believe at once that we may not list what was listed before.", state: v1beta1.ReasonNotPermitted, refused: true, want: true},
-		"RefusedForAMoment": {reason: "We should wait until the grace has passed.", state: v1beta1.ReasonNotPermitted, refused: true, age: RefusalGrace - 1, want: true},
-		"RefusedForGood":    {reason: "We should bind no claim without classes that were offered, until an admin says so.", state: v1beta1.ReasonNotPermitted, refused: true, age: RefusalGrace, want: true},
-		"JustNotServed":     {reason: "We should not believe at once that a CRD that is there is not served.", state: v1beta1.ReasonNotSynced, refused: true, want: true},
-		"NotServedForGood":  {reason: "We should believe that a CRD is not served if that lasts.", state: v1beta1.ReasonNotSynced, refused: true, age: RefusalGrace},
-		"NotInstalled":      {reason: "We should believe that there is no such resource.", state: v1beta1.ReasonNotInstalled},
-		"Unsuitable":        {reason: "We should believe that the resource cannot be used.", state: v1beta1.ReasonUnsuitable},
-		"Served":            {reason: "We should not wait for what is here.", state: v1beta1.ReasonServed},
-		"Stale":             {reason: "We should not wait for news of what is here.", state: v1beta1.ReasonStale},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // For a clock that stands still.
-				assert.Equal(t, tc.want, State{Reason: tc.state, Refused: tc.refused, Since: time.Now().Add(-tc.age)}.Pending(), tc.reason)
-			})
-		})
-	}
-}
-
 // exchanged is a cache whose content the test replaces.
 type exchanged struct {
 	atomic.Pointer[controllertest.Cached]

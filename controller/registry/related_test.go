@@ -216,6 +216,10 @@ func TestRelatedIsWatched(t *testing.T) {
 		require.NoError(t, err)
 		assert.Same(t, kind, w.Inventory.Snapshot()[a].Kind, "We should keep a claim kind that has not changed, with what its strategy remembers.")
 		w.end()
+		w.names(a, "", "spec.tier")
+		require.Contains(t, w.fault(a), "not listed them yet", "We should hold nothing of what nobody needed.")
+		assert.Equal(t, v1beta1.ReasonRelatedMissing, w.Inventory.Snapshot()[a].Fault.Reason)
+		w.end()
 	})
 }
 

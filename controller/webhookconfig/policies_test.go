@@ -34,7 +34,6 @@ type policyServer struct {
 	*controllertest.Cached
 	stored   map[string]map[string]client.Object // policies and bindings, by kind and name
 	created  time.Time                           // of all CRDs
-	failing  string                              // kind of policy to which listErr is limited
 	listErr  error
 	applyErr error
 	lists    int
@@ -62,7 +61,7 @@ func (s *policyServer) List(ctx context.Context, l client.ObjectList, opts ...cl
 	if kind == "MutatingAdmissionPolicy" {
 		s.lists++
 	}
-	if s.listErr != nil && strings.HasPrefix(kind, s.failing) {
+	if s.listErr != nil {
 		return s.listErr
 	}
 	var all []runtime.Object
@@ -417,6 +416,9 @@ func TestPoliciesFail(t *testing.T) {
 				p.round(t)
 				assert.Equal(t, lists, p.lists, "We should not try again whenever a class changes.")
 				assert.Equal(t, tc.want, p.reason(t), "We should remember why not.")
+				if name == "NotListed" {
+					assert.Contains(t, p.outcome(t).Fault.Text, "apply deploy/ of this release", "We should say how to mend it.")
+				}
 				p.checkNow()
 			}
 			p.listErr, p.applyErr = nil, nil

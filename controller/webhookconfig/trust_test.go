@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -164,25 +163,6 @@ func TestTrust(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestTrustOrder has so many CAs that a random order would show.
-func TestTrustOrder(t *testing.T) {
-	var old, current [][]byte
-	for range 8 {
-		old, current = append(old, newCA(t)), append(current, newCA(t))
-	}
-	trust, now := &trust{}, time.Now()
-	first := trust.bundle(now, current, old)
-	for range 5 {
-		slices.Reverse(old)
-		slices.Reverse(current)
-		again := trust.bundle(now.Add(time.Second), current, append(old, first))
-		assert.Equal(t, string(first), string(again), "We should write the same each time: a new order would be a change, whose event would bring us back here.")
-	}
-	certificates, err := cert.ParseCertsPEM(first)
-	require.NoError(t, err)
-	assert.Len(t, certificates, 16, "We should write each CA once.")
 }
 
 func TestBundles(t *testing.T) {

@@ -3,7 +3,6 @@ package webhookconfig
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,8 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -397,24 +394,6 @@ func TestUsePolicies(t *testing.T) {
 	p.round(t)
 	assert.Equal(t, writesUse, p.did, "We should have all claims refused where there is no namespace.")
 	assert.Equal(t, v1beta1.ReasonNoNamespace, p.reason(t))
-}
-
-// TestUsePoliciesFail has an API server that serves or permits only one of the two kinds of policy.
-func TestUsePoliciesFail(t *testing.T) {
-	p := newUseWorld(t)
-	p.ClaimKinds[0].Spec.Admission.Defaulting = v1beta1.DefaultingPolicy
-	p.inventory.SetClaimKind(selector.NewClaimKind(&p.ClaimKinds[0]))
-	p.failing, p.listErr = "MutatingAdmissionPolicy", &meta.NoKindMatchError{}
-	p.round(t)
-	assert.Equal(t, writesUse, p.did)
-	p.failing, p.listErr = "ValidatingAdmissionPolicy", apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))
-	p.checkNow()
-	p.round(t)
-	assert.Equal(t, v1beta1.ReasonNotPermitted, p.reason(t))
-	assert.Contains(t, p.outcome(t).Fault.Text, "apply deploy/ of this release")
-	p.writer = &Policies{Kind: DefaultPolicies, Registration: p.writer.Registration, Client: p, Live: p}
-	p.round(t)
-	assert.Equal(t, writesBoth, p.did, "We should write the one where the other fails.")
 }
 
 // TestDefaultMayBeUsed has a default that the namespace may use or not.

@@ -85,17 +85,6 @@ func TestCompileErrors(t *testing.T) {
 	}
 }
 
-func TestCompileResults(t *testing.T) {
-	for result, texts := range map[Result][]string{
-		Bool: {"true", "claim.a", "claim.a == 1"}, Text: {"'a'", "claim.a", "claim.a + 'b'"}, Number: {"1", "1u", "1.5", "claim.a * 2"},
-		Selector: {"'a=b'", "{'a': claim.b}", "{'a': 'b'}", "{}", "claim.a", "dyn(1)"},
-	} {
-		for _, text := range texts {
-			compiled(t, text, result)
-		}
-	}
-}
-
 func TestLooks(t *testing.T) {
 	for text, want := range map[string]map[string][]fields.Path{
 		"1 == 1":                                                         {},

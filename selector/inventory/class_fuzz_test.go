@@ -94,7 +94,7 @@ func checkClass(t *testing.T, c *Class, u *unstructured.Unstructured, weight any
 	case c.WeightErr != nil && !strings.Contains(c.WeightErr.Error(), "weight]: Invalid value: ") && !strings.Contains(c.WeightErr.Error(), "spec.weight: Invalid value: "),
 		c.WeightErr != nil && !strings.Contains(c.WeightErr.Error(), ": must be an integer from 0 to 1000000"):
 		t.Errorf("We should say what is wrong with a weight, and where: %v", c.WeightErr)
-	case c.WeightErr != nil && len(c.WeightErr.Error()) > 1<<10:
+	case c.WeightErr != nil && len(c.WeightErr.Error()) > 5*v1beta1.MaxShownBytes:
 		t.Errorf("We should say in short what is wrong with a weight, and not in %d bytes", len(c.WeightErr.Error()))
 	}
 	set, size := u.GetLabels(), 0
