@@ -50,16 +50,6 @@ func TestExplainOdds(t *testing.T) {
 			require.Equal(t, Odds{weight, weight}, one.Candidates[0].Odds, "We should read every weight from the draw as it is")
 		}
 	})
-	t.Run("Depends", func(t *testing.T) {
-		k := postgres()
-		view := weighed(k, map[string]int64{"as/one": 1, "as/two": 1})
-		view.Kind.Strategy.Depends = "the weather"
-		e := explain(view, nthClaim(0), 0)
-		assert.False(t, e.Reproducible, "We should promise nothing of a draw that depends on more")
-		for _, c := range e.Candidates {
-			assert.Zero(t, c.Odds, "We should make up no odds")
-		}
-	})
 }
 
 func TestExplainNearest(t *testing.T) {

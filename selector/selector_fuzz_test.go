@@ -137,7 +137,7 @@ func FuzzClassSelector(f *testing.F) {
 		f.Add([]byte(field))
 	}
 	for _, unit := range selectorAttacks["field"] {
-		for _, n := range sizes() {
+		for _, n := range cost.Sizes() {
 			f.Add([]byte(`{"matchExpressions":[` + strings.Repeat(unit+",", n) + unit + `]}`))
 		}
 	}
@@ -159,7 +159,7 @@ func FuzzClassSelectorText(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	for _, unit := range selectorAttacks["text"] {
-		for _, n := range sizes() {
+		for _, n := range cost.Sizes() {
 			f.Add([]byte(strings.Repeat(unit, n)))
 		}
 	}
@@ -168,14 +168,6 @@ func FuzzClassSelectorText(f *testing.F) {
 		_ = json.Unmarshal(quoted, &text) // As it is without invalid UTF-8.
 		return `{"metadata":{"annotations":{"` + v1beta1.ClassSelectorAnnotation + `":` + string(quoted) + `}}}`, nil, map[string]string{v1beta1.ClassSelectorAnnotation: text}, true
 	})
-}
-
-// sizes of the attacks; few if many inputs are wanted.
-func sizes() []int {
-	if cost.Fuzzing() {
-		return []int{3, 65}
-	}
-	return []int{3, 65, 4000, 85_000}
 }
 
 // fuzzSelector makes a claim of the text of its selector. If certain, the reference reads it, too.

@@ -20,8 +20,13 @@ import (
 
 func run(t *testing.T, args ...string) (out string, err error) {
 	t.Helper()
+	return runAs(t, "classbind", args...)
+}
+
+func runAs(t *testing.T, program string, args ...string) (out string, err error) {
+	t.Helper()
 	var b strings.Builder
-	c := newCommand("classbind")
+	c := newCommand(program)
 	c.SetArgs(args)
 	c.SetOut(&b)
 	c.SetErr(&b)
@@ -41,19 +46,12 @@ func TestHelp(t *testing.T) {
 
 func TestServeWithoutACluster(t *testing.T) {
 	absent := filepath.Join(t.TempDir(), "absent.kubeconfig")
-	for name, tc := range map[string]struct {
-		reason string
-		env    string
-		args   []string
-	}{
-		"Flag":        {reason: "We should name the file of --kubeconfig that does not exist.", args: []string{"serve", "--kubeconfig=" + absent}},
-		"Environment": {reason: "We should name the file of $KUBECONFIG that does not exist.", env: absent, args: []string{"serve"}},
-	} {
+	for name, tc := range map[string]struct{ env, flag string }{"Flag": {"", absent}, "Environment": {absent, ""}} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("KUBECONFIG", tc.env)
-			_, err := run(t, tc.args...)
+			_, err := run(t, "serve", "--kubeconfig="+tc.flag)
 			require.ErrorContains(t, err, "cannot find a cluster: ", "We should say what we cannot do.")
-			assert.Contains(t, err.Error(), absent, tc.reason)
+			assert.Contains(t, err.Error(), absent, "We should name the file that does not exist.")
 			assert.Contains(t, err.Error(), "name a file with --kubeconfig or $KUBECONFIG", "We should say how to mend it.")
 			assert.NotContains(t, err.Error(), "KUBERNETES_MASTER", "We should not name a variable that we do not read.")
 		})
@@ -79,14 +77,11 @@ func TestStopped(t *testing.T) {
 
 func TestPlugin(t *testing.T) {
 	for _, program := range []string{"kubectl-classbind", "/usr/local/bin/kubectl-classbind", "kubectl-classbind.exe"} {
-		var b strings.Builder
-		c := newCommand(program)
-		c.SetArgs([]string{"explain", "--help"})
-		c.SetOut(&b)
-		require.NoError(t, c.ExecuteContext(t.Context()))
-		assert.Contains(t, b.String(), "Usage:\n  kubectl classbind explain (-f CLAIM | KIND/NAME)", "As a plugin of kubectl, we should print kubectl's command.")
-		assert.Contains(t, b.String(), "  kubectl classbind explain -f claim.yaml\n", "The examples should work as they are.")
-		assert.Contains(t, b.String(), "\n  kubectl classbind explain PostgreSQLInstance/my-database", "The examples should work as they are.")
+		out, err := runAs(t, program, "explain", "--help")
+		require.NoError(t, err)
+		assert.Contains(t, out, "Usage:\n  kubectl classbind explain (-f CLAIM | KIND/NAME)", "As a plugin of kubectl, we should print kubectl's command.")
+		assert.Contains(t, out, "  kubectl classbind explain -f claim.yaml\n", "The examples should work as they are.")
+		assert.Contains(t, out, "\n  kubectl classbind explain PostgreSQLInstance/my-database", "The examples should work as they are.")
 	}
 }
 

@@ -21,17 +21,11 @@ import (
 )
 
 func TestDrainTakesItsTime(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason   string
-		duration time.Duration
-	}{
-		"AtOnce": {reason: "We should end at once without a delay."},
-		"Later":  {reason: "We should go on for the whole delay.", duration: 10 * time.Second},
-	} {
+	for name, duration := range map[string]time.Duration{"AtOnce": 0, "Later": 10 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
-				d := newDrain(ctx, tc.duration)
+				d := newDrain(ctx, duration)
 				time.Sleep(time.Hour)
 				synctest.Wait()
 				require.NoError(t, d.ready(nil), "We should be ready until we are told to end.")
@@ -39,14 +33,14 @@ func TestDrainTakesItsTime(t *testing.T) {
 
 				stop()
 				require.Error(t, d.ready(nil), "We should not be ready as soon as we are told to end.")
-				if tc.duration > 0 {
-					time.Sleep(tc.duration - 1)
+				if duration > 0 {
+					time.Sleep(duration - 1)
 					synctest.Wait()
-					require.NoError(t, d.finished.Err(), tc.reason)
+					require.NoError(t, d.finished.Err(), "We should go on for the whole delay.")
 					time.Sleep(time.Nanosecond)
 				}
 				synctest.Wait()
-				require.ErrorIs(t, d.finished.Err(), context.Canceled, tc.reason)
+				require.ErrorIs(t, d.finished.Err(), context.Canceled, "We should end after the delay, if there is one.")
 				assert.Error(t, d.ready(nil), "We should not be ready again.")
 			})
 		})

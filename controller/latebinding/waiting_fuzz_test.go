@@ -44,12 +44,12 @@ func FuzzWaitingClaim(f *testing.F) {
 		f.Add(claim("null", text))
 	}
 	for _, unit := range []string{`{}`, `{"key":"","operator":""}`, `{"key":"a","operator":"DoesNotExist"}`, `{"key":"a","operator":"In","values":["1"]}`} {
-		for _, n := range sizesOfAttacks() {
+		for _, n := range cost.Sizes() {
 			f.Add(claim(`{"matchExpressions":[`+strings.TrimSuffix(strings.Repeat(unit+",", n), ",")+`]}`, ""))
 		}
 	}
 	for _, unit := range []string{"!a,", "a=1,", "<", "a in (1),"} {
-		for _, n := range sizesOfAttacks() {
+		for _, n := range cost.Sizes() {
 			f.Add(claim("null", strings.Repeat(unit, n)))
 		}
 	}
@@ -92,13 +92,6 @@ func FuzzWaitingClaim(f *testing.F) {
 			t.Errorf("We should hold nothing of a claim that is gone: %d waiting, %d bound, %d namespaces, %d bytes", len(w.state.waiting), len(w.state.bound.counts), len(w.state.room.namespaces), w.state.room.used)
 		}
 	})
-}
-
-func sizesOfAttacks() []int {
-	if cost.Fuzzing() {
-		return []int{3, 65}
-	}
-	return []int{3, 65, 4000, 85_000}
 }
 
 // checkSeen compares what is kept of a claim with the reference.

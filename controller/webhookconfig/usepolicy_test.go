@@ -384,11 +384,6 @@ func TestUsePolicies(t *testing.T) {
 	p.inventory.SetClasses(controllertest.NewClasses(controllertest.NewClassKind("silvers.example.org", "Silver"), nil))
 	p.round(t)
 	assert.Equal(t, writesUse, p.did, "We should write both for another kind.")
-	policy.Spec.Validations, binding.Spec.ValidationActions = nil, nil
-	p.stored["ValidatingAdmissionPolicy"][name], p.stored["ValidatingAdmissionPolicyBinding"][name] = policy, binding
-	p.checkNow()
-	p.round(t)
-	assert.Equal(t, writesUse, p.did, "We should mend what somebody changed.")
 
 	p.Configuration.Webhooks[0].Rules[0].Scope = new(admissionregistrationv1.ClusterScope)
 	p.round(t)

@@ -94,6 +94,14 @@ func NewMeter(t testing.TB) *Meter {
 	return m
 }
 
+// Sizes are how often an attack repeats something.
+func Sizes() []int {
+	if Fuzzing() {
+		return []int{3, 65}
+	}
+	return []int{3, 65, 4000, 85_000}
+}
+
 // Fuzzing reports whether the fuzzer is making up inputs: then large seeds would slow it down.
 func Fuzzing() bool {
 	for _, name := range []string{"test.fuzz", "test.fuzzworker"} {
