@@ -424,3 +424,50 @@ func failures(n int, at string) (all []fieldFailed) {
 	}
 	return all
 }
+
+func TestDrawMovesNoMoreThanItMust(t *testing.T) {
+	ten := func() map[string]int64 {
+		weights := map[string]int64{}
+		for i := range 10 {
+			weights[fmt.Sprintf("%s/class-%d", []string{"as", "bs", "cs"}[i%3], i)] = 1
+		}
+		return weights
+	}
+	with := func(name string, weight int64) map[string]int64 {
+		weights := ten()
+		weights[name] = weight
+		return weights
+	}
+	for name, tc := range map[string]struct {
+		reason        string
+		before, after map[string]int64
+		class         string
+		share         float64 // of the claims that move
+		away          bool    // from the class, rather than to it
+	}{
+		"Added":      {reason: "We should move to a new class its own share, and nothing else", before: ten(), after: with("ds/new", 1), class: "ds/new", share: 1.0 / 11},
+		"AddedHeavy": {reason: "We should move to a new class its own share, and nothing else", before: ten(), after: with("as/new", 10), class: "as/new", share: 0.5},
+		"Removed":    {reason: "We should move the claims of the class that is gone, and no others", before: with("bs/old", 1), after: ten(), class: "bs/old", share: 1.0 / 11, away: true},
+		"Raised":     {reason: "We should move to a class what its weight gains, and nothing else", before: ten(), after: with("as/class-0", 6), class: "as/class-0", share: 6.0/15 - 1.0/10},
+		"Drained":    {reason: "We should move the claims of a class of weight 0, and no others", before: ten(), after: with("as/class-0", 0), class: "as/class-0", share: 0.1, away: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, after := weighed(postgres(), tc.before), weighed(postgres(), tc.after)
+			moved := 0
+			for i := range claims {
+				from, to := choose(before, nthClaim(i), 0).Class.String(), choose(after, nthClaim(i), 0).Class.String()
+				if from == to {
+					continue
+				}
+				moved++
+				if tc.away {
+					require.Equal(t, tc.class, from, tc.reason)
+				} else {
+					require.Equal(t, tc.class, to, tc.reason)
+				}
+			}
+			assertShares(t, map[string]int{"moved": moved, "stayed": claims - moved},
+				map[string]float64{"moved": tc.share, "stayed": 1 - tc.share}, tc.reason)
+		})
+	}
+}
