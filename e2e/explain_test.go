@@ -257,7 +257,7 @@ func TestExplain(t *testing.T) {
 		"WrongVersion":  {"We should know which versions are served.", []string{"-f", claim("explain.test/v2", "Claim", "classSelector")}, 2, "the API server does not serve Claim of explain.test/v2: set apiVersion to explain.test/v1"},
 		"WrongKind":     {"We should know which kinds are served.", []string{"-f", claim("explain.test/v1", "Clam", "classSelector")}, 2, "no ClaimKind registers this kind: did you mean Claim?"},
 		"NotServed":     {"We should refuse a kind of a registered group that is not served.", []string{"-f", claim("explain.test/v1", "Postgres", "classSelector")}, 2, "the API server does not serve Postgres of explain.test/v1"},
-		"BuiltIn":       {"We should find nothing wrong in a right claim without a CRD.", []string{"-f", volume("volumeMode: Block"), "--with", volumes}, 1, "PersistentVolumeClaim default/a: no class"},
+		"BuiltIn":       {"We should find nothing wrong in a right claim without a CRD.", []string{"-f", volume("volumeMode: Block"), "--with", volumes}, 1, `no class for this claim of "persistentvolumeclaims"`},
 		"BuiltInField":  {"We should know the fields that the ClaimKind reads of a kind without a CRD.", []string{"-f", volume("storageClassname: a"), "--with", volumes}, 2, "spec.storageClassname: did you mean spec.storageClassName?"},
 		"NotRegistered": {"We should leave alone a kind of the API server's own.", []string{"-f", pvc}, 0, "left alone"},
 	} {
