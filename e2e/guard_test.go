@@ -207,6 +207,7 @@ func testRace(t *testing.T, scenarios []race.Scenario, rounds map[string]int) {
 // TestPartitions has a default class for each driver, as of VolumeSnapshotClasses.
 func TestPartitions(t *testing.T) {
 	const group = "parts.test"
+	notInPods(t, "A default is in flight for longer there.")
 	w := sharedWorld(t)
 	w.resources(t, "Snap snaps.parts.test Cluster", "Tier tiers.parts.test Cluster")
 	w.install(t, vendor(group)+claimKind("claims.parts.test", `{classes: {partition: {claim: "has(claim.spec.driver) ? claim.spec.driver : ''", class: class.driver}}}`)+

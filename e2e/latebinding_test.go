@@ -48,6 +48,7 @@ func (w *world) boundOnce(t *testing.T, group string, n int) {
 // TestLateBinding has two hundred claims wait for one class, while others are created.
 func TestLateBinding(t *testing.T) {
 	const group, kind, claims = "late.test", "claims.late.test", 200
+	notInPods(t, "Claims are bound at a lower rate there.")
 	w := sharedWorld(t)
 	w.register(t, group, "{whenUnmatched: BindLater}", class(group, "Class", "ready", "labels: {tier: ready}, "))
 	w.namespaces(t, "late-load")

@@ -87,6 +87,7 @@ var presetChecks = []struct {
 // TestPresets tries every preset with the CRDs of its project, each by itself: presets may
 // share class kinds. The table in the documents has the result.
 func TestPresets(t *testing.T) {
+	notInPods(t, "Other controllers change its claims there.")
 	var w *world
 	if testing.Short() {
 		w = sharedWorld(t)
