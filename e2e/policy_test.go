@@ -119,7 +119,7 @@ func TestPolicyWhileDown(t *testing.T) {
 // TestPolicyLife has the leader keep a policy as long as it is right.
 func TestPolicyLife(t *testing.T) {
 	needsPolicies(t)
-	notInPods(t, "It changes the ClaimKind while a replica that it knows leads.")
+	notInPods(t, "It waits for what the one replica does.")
 	const group, claims = "life.test", "claims.life.test"
 	w := sharedWorld(t)
 	policyKinds(t, w, group)
