@@ -109,27 +109,28 @@ func (b *Binder) syncWriters(ctx context.Context, watches []*claimWatch) {
 // round queues the claims of a kind that became bindable since the last round, and
 // events on those that still wait. asking is its share of lateAsking.
 func (b *Binder) round(ctx context.Context, w *claimWatch, askAgain bool, asking time.Duration) {
-	view := b.view(w)
+	view, ready := b.view(w), false
 	w.own(func(s *claimState) {
 		s.useBinder(b, time.Now())
-		if view == nil {
+		if ready = view != nil && s.unwritable == nil; !ready {
 			s.unmatch()
+		} else if s.room.askFull(b.Claims.registration.Freed(view)) {
+			s.dirty = true
 		}
 	})
-	if view == nil {
+	if !ready {
 		return
 	}
 	w.checkNamespaces(askAgain, func(name string) (bool, error) { return b.admits(ctx, w, name) })
-	ask, cancel := context.WithTimeout(ctx, asking*3/4)
+	due, cancel := context.WithTimeout(ctx, asking*3/4)
 	defer cancel()
-	due, unnotified := w.due(ask, view, b.Claims.registration.Freed(view))
-	for _, item := range due {
+	for _, item := range w.due(due, view) {
 		b.writers[w].queue.Add(item)
 	}
 	// Events have time of their own, because groups may always be left to ask about.
 	tell, cancel := context.WithTimeout(ctx, asking/4)
 	defer cancel()
-	b.Events.notifyWaiting(tell, w, view, unnotified)
+	b.Events.notifyWaiting(tell, w, view, time.Now())
 }
 
 // preview decides on a claim from what is known, without any effect. It asks no gate:

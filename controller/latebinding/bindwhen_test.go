@@ -48,15 +48,16 @@ func (r *lateReplica) rounds(t testing.TB) {
 	w := r.claims.watches()[lateKind]
 	eventually(t, "We should ask about all claims.", func(c *assert.CollectT) {
 		view := r.binder.view(w)
-		w.own(func(s *claimState) { assert.True(c, view != nil && s.view == view && len(s.unasked()) == 0) })
+		w.own(func(s *claimState) { assert.True(c, view != nil && s.view == view && !s.dirty) })
 	})
 }
 
-// notify has the next round tell of the claims that wait.
+// notify tells of the claims that have waited long enough by then.
 func (r *lateReplica) notify(t testing.TB) {
 	t.Helper()
 	r.rounds(t)
-	r.claims.watches()[lateKind].age()
+	w := r.claims.watches()[lateKind]
+	r.binder.Events.notifyWaiting(t.Context(), w, r.binder.view(w), time.Now().Add(noticeDelay+time.Second))
 }
 
 func TestDelayedBinding(t *testing.T) {

@@ -102,18 +102,39 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 		return ctrl.Result{}, nil
 	}
 	verbs := []string{"list", "watch"}
-	if k.Spec.WhenUnmatched == v1beta1.BindLater {
+	later := k.Spec.WhenUnmatched == v1beta1.BindLater
+	if later {
 		verbs = append(verbs, "patch")
 	}
 	found, err := c.registration.LookUpClaims(ctx, k, verbs...)
-	return registry.Followed{
+	var unwritable error
+	if later && errors.Is(err, cluster.ErrUnsuitable) {
+		// Claims that cannot be written can still be counted.
+		unwritable = err
+		found, err = c.registration.LookUpClaims(ctx, k, "list", "watch")
+	}
+	result, err := registry.Followed{
 		Withdraw: func(why error) {
 			c.drop(name)
 			c.unwatched(name, why)
 		},
 		Unanswered: func(why error) { c.unwatched(name, why) },
-		Follow:     func() (bool, error) { return c.follow(ctx, k, kind, found) },
+		Follow: func() (bool, error) {
+			served, err := c.follow(ctx, k, kind, found)
+			if w := c.watches()[name]; w != nil && err == nil {
+				news := false
+				w.own(func(s *claimState) { news, s.unwritable = (s.unwritable == nil) != (unwritable == nil), unwritable })
+				if news {
+					c.changed.Notify(name)
+				}
+			}
+			return served, err
+		},
 	}.LookedUp(err)
+	if result.IsZero() && err == nil && unwritable != nil { // The status says so, and the claims are still counted.
+		result.RequeueAfter = registry.RetryAfter
+	}
+	return result, err
 }
 
 // follow watches the claims of a kind, and starts again if its registration changed.
@@ -133,7 +154,8 @@ func (c *Claims) follow(
 	w := newClaimWatch(ctx, kind, found, namespaces, func() { c.changed.Notify(k.Name) })
 	w.metrics = c.Metrics
 	if old != nil {
-		w.state.bound.counts = old.end() // No concurrent choice sees an empty class until this watch has synced.
+		old.stop()
+		w.before = old
 	}
 	c.mu.Lock()
 	c.kinds[k.Name] = &watchedClaims{watch: w}
@@ -232,10 +254,13 @@ func (c *Claims) Ready(now time.Time) error {
 	return nil
 }
 
-var errNoAnswer = errors.New("the API server has not listed the claims yet")
+var (
+	errNotWatched = errors.New("they are not watched yet")
+	errNoAnswer   = errors.New("the API server has not listed the claims yet")
+)
 
-// NotYet says that the watch has only just begun, or is about to.
-func NotYet(err error) bool { return errors.Is(err, errNoAnswer) }
+// NotYet says that the watch has only just begun.
+func NotYet(err error) bool { return errors.Is(err, errNoAnswer) || errors.Is(err, errNotWatched) }
 
 // Problem is why the claims of a kind are not known, nil if they are.
 func (c *Claims) Problem(name string) error {
@@ -244,7 +269,7 @@ func (c *Claims) Problem(name string) error {
 	c.mu.Unlock()
 	switch {
 	case k == nil:
-		return errNoAnswer
+		return errNotWatched
 	case k.watch == nil:
 		return k.err
 	}
@@ -262,7 +287,7 @@ func (c *Claims) LateProblem(name string) error {
 	if w := c.watches()[name]; w != nil {
 		return w.published.Load().late
 	}
-	return errNoAnswer
+	return errNotWatched
 }
 
 // ClaimCounts are of one claim kind. None wait without BindLater.
@@ -276,11 +301,12 @@ type claimSummary struct {
 	late   error
 }
 
-// summary has only what is at hand, because it is made after each change. There is no reason why claims are not bound if none wait.
+// summary has only what is at hand, because it is made after each change. Without waiting
+// claims, only unwritable is a reason why they are not bound.
 func (s *claimState) summary() *claimSummary {
-	var late error
+	late := s.unwritable
 	if len(s.waiting) > 0 {
-		late = cmp.Or(s.refusal, s.namespaceErr, s.removed)
+		late = cmp.Or(s.unwritable, s.refusal, s.namespaceErr, s.removed)
 	}
 	return &claimSummary{
 		counts: ClaimCounts{Bound: len(s.bound.counts), Waiting: s.selected}, synced: s.synced, binds: s.binder != nil, late: late,

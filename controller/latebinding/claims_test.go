@@ -8,14 +8,53 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 )
+
+// TestCountedThoughNotWritable has an API server that cannot patch the claims.
+func TestCountedThoughNotWritable(t *testing.T) {
+	s := newClaimServer(t)
+	s.set(t, "team-a/waits", wantsGold)
+	s.set(t, "team-a/bound", `{"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":"gold"}}`)
+	r := newLateReplica(t, s, lateClaimKind())
+	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
+	claims := metav1.APIResource{Name: "claims", Kind: "Claim", Namespaced: true, Verbs: metav1.Verbs{"list", "watch"}}
+	serve := func() {
+		serving, err := registry.NewRegistration(controllertest.NewAPIServer(t, map[string]any{"/apis/example.org": controllertest.APIGroup("v1"), "/apis/example.org/v1": controllertest.APIResources(claims)}), r.claims.reader, nil)
+		require.NoError(t, err)
+		serving.Inventory = r.registration.Inventory
+		r.claims.registration = serving
+	}
+	serve()
+	r.awaitCounts(t, ClaimCounts{Bound: 1, Waiting: 1})
+	reconcile := func() ctrl.Result {
+		result, err := r.claims.reconcile(t.Context(), lateKind)
+		require.NoError(t, err)
+		return result
+	}
+	assert.Equal(t, registry.RetryAfter, reconcile().RequeueAfter, "We should look again.")
+	require.NoError(t, r.claims.Problem(lateKind), "We should go on counting.")
+	late := r.claims.LateProblem(lateKind)
+	require.ErrorIs(t, late, cluster.ErrUnsuitable)
+	require.ErrorContains(t, late, `"patch"`, "We should say what is missing.")
+	r.binder.round(t.Context(), r.claims.watches()[lateKind], true, lateAsking)
+	assert.Empty(t, r.binder.writers, "We should queue nothing that we cannot write.")
+
+	claims.Verbs = append(claims.Verbs, "patch")
+	serve()
+	assert.Zero(t, reconcile())
+	r.lead(t)
+	r.awaitCounts(t, ClaimCounts{Bound: 2})
+}
 
 func TestLeastClaimsCounted(t *testing.T) {
 	s := newClaimServer(t)
@@ -78,7 +117,7 @@ func TestReadyWaitsForCounts(t *testing.T) {
 	now := time.Now()
 	unwatched, err := NewClaims(r.registration, r.claims.reader, s.config(), "", v1beta1.DefaultLateMemory)
 	require.NoError(t, err)
-	require.ErrorIs(t, unwatched.Ready(now), errNoAnswer, "We should wait until the claims are counted.")
+	require.ErrorIs(t, unwatched.Ready(now), errNotWatched, "We should wait until the claims are counted.")
 	assert.True(t, NotYet(unwatched.Problem(lateKind)), "We should say that we do not watch yet.")
 	require.NoError(t, unwatched.Ready(now.Add(registry.RefusalGrace)), "We should not wait for ever.")
 	r.awaitCounts(t, ClaimCounts{})
@@ -134,7 +173,9 @@ func TestKindsOfOneResource(t *testing.T) {
 		for _, w := range r.claims.lateWatches() {
 			view := r.binder.view(w)
 			assert.Equal(c, w.kind.Name == rival, view == nil, w.kind.Name)
-			w.age()
+			if view != nil {
+				r.binder.Events.notifyWaiting(t.Context(), w, view, time.Now().Add(noticeDelay+time.Second))
+			}
 		}
 		assert.Len(c, eventsOf(v1beta1.EventNoMatchingClass), 2)
 	})

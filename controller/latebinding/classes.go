@@ -35,7 +35,7 @@ func (c *Claims) countsFor(kind *inventory.ClassKind) kindCounts {
 	snapshot, watches := c.registration.Inventory.Snapshot(), c.watches()
 	n := kindCounts{}
 	if snapshot == nil {
-		n.missing = errNoAnswer
+		n.missing = errNotWatched
 	}
 	for _, name := range slices.Sorted(slices.Values(kind.ClaimKinds)) {
 		view := snapshot[name]
@@ -46,6 +46,8 @@ func (c *Claims) countsFor(kind *inventory.ClassKind) kindCounts {
 		why := c.Problem(name)
 		if w := watches[name]; w != nil && w.published.Load().synced {
 			n.watches = append(n.watches, w)
+		} else {
+			why = cmp.Or(why, errNoAnswer)
 		}
 		if why != nil && !errors.Is(why, cluster.ErrNotInstalled) && (n.missing == nil || NotYet(why)) {
 			n.missing = fmt.Errorf("the claims of %q are not counted: %w", name, why)

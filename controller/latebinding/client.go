@@ -76,11 +76,14 @@ var asStored = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.All
 // list reads all claims of all namespaces, page by page. It fails if that takes so long
 // that the API server forgets the version of the first page.
 func (c Client) list(ctx context.Context, of schema.GroupVersionResource, each func(raw []byte) error) (version string, err error) {
-	page := metav1.ListMeta{}
-	for first := true; err == nil && (first || page.Continue != ""); first = false {
-		page, err = c.Page(ctx, of, "", metav1.ListOptions{Limit: v1beta1.LateListPage, Continue: page.Continue}, each)
+	o := metav1.ListOptions{Limit: v1beta1.LateListPage}
+	for {
+		page, err := c.Page(ctx, of, "", o, each)
+		if err != nil || page.Continue == "" {
+			return page.ResourceVersion, err
+		}
+		o.Continue = page.Continue
 	}
-	return page.ResourceVersion, err
 }
 
 // Pages calls each for all claims of a namespace, or of all, and after at the end of each page, when no response is open. If it
@@ -222,12 +225,10 @@ func (c Client) WriteClass(
 	patch := d.Patch(fields.Test("/metadata/uid", string(uid)), fields.Test("/metadata/resourceVersion", version))
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
-	result := c.rest.Patch(types.JSONPatchType).AbsPath(claimPath(of, d.Claim.Namespace, name)...).
-		Param("fieldManager", v1beta1.FieldManager).Body(patch).Do(ctx)
-	if err := result.Error(); err != nil {
-		return nil, "", fmt.Errorf("cannot write the class of %q: %w", name, truncate.Error(err))
+	after, err := c.patch(ctx, of, d.Claim.Namespace, name, patch)
+	if err != nil {
+		return nil, "", fmt.Errorf("cannot write the class of %q: %w", name, err)
 	}
-	after, _ := result.Raw() // The error is that of above.
 	head, err := readHead(after)
 	if err == nil {
 		object, err = kind.DecodeValid(after)
@@ -239,6 +240,15 @@ func (c Client) WriteClass(
 		return nil, "", fmt.Errorf("cannot write the class of %q at %s: %w", name, "."+kind.ClassRef.String(), ErrReferenceRemoved)
 	}
 	return object, head.Metadata.ResourceVersion, nil
+}
+
+func (c Client) patch(ctx context.Context, of schema.GroupVersionResource, namespace, name string, patch []byte) ([]byte, error) {
+	result := c.rest.Patch(types.JSONPatchType).AbsPath(claimPath(of, namespace, name)...).
+		Param("fieldManager", v1beta1.FieldManager).Body(patch).Do(ctx)
+	if err := result.Error(); err != nil {
+		return nil, truncate.Error(err)
+	}
+	return result.Raw()
 }
 
 // claimHead is the metadata that is read of every object.

@@ -2,6 +2,7 @@ package latebinding
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -10,7 +11,6 @@ import (
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
-	"github.com/classbind/classbind/selector/fair"
 )
 
 // waitingAttempt is what a write needs to know of a waiting claim.
@@ -23,20 +23,18 @@ type waitingAttempt struct {
 }
 
 func (c *waitingClaim) attempt() waitingAttempt {
-	a := waitingAttempt{seenVersion: c.seenVersion, namespace: c.namespace.name, shown: c.version, unread: c.group == nil}
-	if c.group != nil {
-		a.ask = c.group.ask
-	}
-	return a
+	return waitingAttempt{c.seenVersion, c.namespace.name, c.version, c.group.ask, c.group == c.namespace.overflow}
 }
 
 // waits returns what a write needs, whether the claim can be bound now, and for how long no claim may be.
 func (w *claimWatch) waits(uid types.UID) (attempt waitingAttempt, ok bool, paused time.Duration) {
 	w.own(func(s *claimState) {
 		paused = time.Until(s.paused)
+		c := s.waiting[uid]
 		// A group of which one was tried in vain is asked about again.
-		if c := s.waiting[uid]; c != nil && s.turnOf(c) > 0 {
-			attempt, ok = c.attempt(), true
+		if ok = c != nil && !c.written && c.namespace.selected && c.group.ask.Problem() == "" &&
+			(c.group.matched || c.group == c.namespace.overflow); ok {
+			attempt = c.attempt()
 		}
 	})
 	return attempt, ok, paused
@@ -56,161 +54,222 @@ func (s *claimState) missed(a waitingAttempt) {
 	if c == nil {
 		return
 	}
-	if c.group == nil && a.unread && c.version == a.version {
-		s.join(c, s.room.group(c.namespace, a.ask))
+	n := c.namespace
+	if c.group == n.overflow {
+		bytes := groupCost(a.ask)
+		fits := n.bytes+bytes <= s.room.limit/namespaceShare && s.room.used+bytes <= s.room.limit // It takes no room from others.
+		if !a.unread || c.version != a.version || n.groups[a.ask] == nil && !fits {
+			return
+		}
+		s.join(c, s.room.group(n, a.ask))
 	}
-	if c.group != nil {
-		c.group.asked, c.group.matched = false, false
+	c.group.matched, c.group.view, s.dirty = false, nil, true
+	if !c.notified { // It may have left the line while it had a class.
+		c.awaitNotice(time.Now())
 	}
 }
 
-// useBinder sets the binder, or nil. A new binder starts with all claims: the events of the one before are lost.
+// useBinder sets the binder, or nil. A new binder starts with all claims.
 func (s *claimState) useBinder(b *Binder, now time.Time) {
 	if s.binder == b {
 		return
 	}
 	s.binder, s.refusal, s.removed, s.namespaceErr, s.paused = b, nil, nil, nil, time.Time{}
 	s.unmatch()
-	for _, c := range s.waiting {
-		c.notified, c.since = false, now
+	for _, n := range s.room.namespaces {
+		n.clear(lineUnnotified)
+		if b == nil {
+			continue
+		}
+		n.each(func(c *waitingClaim) { // The events of the binder before are lost.
+			c.notified = false
+			c.awaitNotice(now)
+		})
 	}
 }
 
 // unmatch forgets the view, and which groups matched, so that the next round that has a view asks about all claims.
 func (s *claimState) unmatch() {
 	s.view = nil
-	s.room.eachGroup(func(g *group) { g.matched = false })
-}
-
-// look has all groups asked about that a view, or what was given back of the capacity of its classes, may have an answer for.
-func (s *claimState) look(view *selector.View, freed uint64) {
-	other, more := s.view != view, s.freed != freed
-	s.view, s.freed = view, freed
-	if !other && !more {
-		return
-	}
-	s.turn++ // The claims without a group are read again.
-	s.room.eachGroup(func(g *group) { g.asked = g.asked && !other && !g.full })
-}
-
-// unasked returns the groups that the view was not asked about: one of each namespace, then a second of each, and so on.
-func (s *claimState) unasked() []*group {
-	turns := &fair.Queue[*group]{}
-	s.room.eachGroup(func(g *group) {
-		if n := g.namespace; !g.asked && !g.failed && g.ask.Problem() == "" && (n.selected || !n.checked) {
-			turns.Push(n.name, g)
+	for _, n := range s.room.namespaces {
+		n.clear(lineFresh)
+		n.clear(lineUnread)
+		n.overflow.view = nil
+		for _, g := range n.groups {
+			g.matched, g.view = false, nil
 		}
-	})
-	return inTurns(turns)
-}
-
-// inTurns empties a queue.
-func inTurns[T comparable](q *fair.Queue[T]) (all []T) {
-	for {
-		_, item, ok := q.Pop(nil)
-		if !ok {
-			return all
-		}
-		all = append(all, item)
 	}
 }
 
-// answerOf a view about a group. A selector that causes a panic matches nothing, and neither do expressions that cost too much.
-func (g *group) answerOf(ctx context.Context, view *selector.View) (a answer) {
-	a.failed = loop.Recovered(func() error {
-		c, err := g.ask.Claim(g.namespace.name, "")
-		if err != nil {
-			return err
-		}
-		if d, err := preview(ctx, view, c); err == nil {
-			a = answer{matched: d.Class != nil, notYet: d.Reason() == claim.NotYet, full: selector.IsFull(&d)}
-		}
-		return nil
-	}) != nil
-	return a
-}
-
-// answered records an answer. The claims of a group that matched before have been given out already.
-func (g *group) answered(a answer) {
-	if a.matched && !g.matched {
-		g.turn++
-	}
-	g.answer, g.asked = a, true
-}
-
-// due returns the claims that have a class now and had none before, and some of those that must be read to know. It also returns the claims
-// whose authors are to be told that they wait. It asks about each group once per view. Groups that are left when the context ends wait for
+// due returns the claims that have a class now and had none before, and some of those that must be read to know. It asks about each group
+// once per view; all claims of a group that matched before have been given out already. Groups that are left when the context ends wait for
 // the next call. Namespaces take turns. The owner does not wait for the answers.
-func (w *claimWatch) due(ctx context.Context, view *selector.View, freed uint64) (due, unnotified []waitingItem) {
-	var groups []*group
-	w.own(func(s *claimState) {
-		s.look(view, freed)
-		groups = s.unasked()
-	})
-	answers := make([]answer, 0, len(groups))
-	for _, g := range groups {
-		a := g.answerOf(ctx, view)
-		if a.failed && w.metrics != nil {
+func (w *claimWatch) due(ctx context.Context, view *selector.View) (due []waitingItem) {
+	var asked []question
+	news := false
+	w.own(func(s *claimState) { asked, news = s.unasked(view) })
+	if !news {
+		return nil
+	}
+	left := false
+	for i := range asked {
+		asked[i].put(ctx, view)
+		if asked[i].failed && w.metrics != nil {
 			w.metrics.tried(w.kind.Name, latePanicked)
 		}
-		if answers = append(answers, a); ctx.Err() != nil {
+		if ctx.Err() != nil {
+			asked, left = asked[:i+1], i+1 < len(asked)
 			break
 		}
 	}
 	w.own(func(s *claimState) {
-		if s.view == view {
-			for i, a := range answers {
-				groups[i].answered(a)
-			}
-			due, unnotified = s.due(time.Now())
+		s.dirty = s.dirty || left
+		for _, q := range asked {
+			q.answer(view)
 		}
+		due = append(s.dueFresh(view), s.dueUnread()...)
 	})
-	return due, unnotified
+	return due
 }
 
-// turnOf a claim is the one in which it is given out to be bound, 0 if it is not. It depends on the group whether there is a class. A claim
-// without one must be read to know.
-func (s *claimState) turnOf(c *waitingClaim) int {
-	switch {
-	case c.written, !c.namespace.selected:
-		return 0
-	case c.group == nil:
-		return s.turn
-	case c.group.matched:
-		return c.group.turn
+// askFull has the next round ask again about the claims that wait because classes are full, once others gave some back. It
+// reports whether they did.
+func (r *room) askFull(freed uint64) bool {
+	if r.freed == freed {
+		return false
 	}
-	return 0
+	r.freed = freed
+	for _, n := range r.namespaces {
+		n.overflow.view = nil
+		for _, g := range n.groups {
+			if g.full {
+				g.view = nil
+			}
+		}
+	}
+	return true
 }
 
-func (s *claimState) due(now time.Time) (due, unnotified []waitingItem) {
-	unread, silent := &fair.Queue[*waitingClaim]{}, &fair.Queue[waitingItem]{}
-	for _, c := range s.waiting {
-		n := c.namespace
-		if c.awaitsNotice(now) {
-			silent.Push(n.name, c.item())
+// question asks whether a group has a class.
+type question struct {
+	group                         *group
+	ask                           claim.Ask
+	namespace                     string
+	matched, notYet, full, failed bool
+}
+
+// put answers the question from a view. A selector that causes a panic matches nothing, and neither do expressions that cost too much.
+func (q *question) put(ctx context.Context, view *selector.View) {
+	q.failed = loop.Recovered(func() error {
+		c, err := q.ask.Claim(q.namespace, "")
+		if err != nil {
+			return err
 		}
-		switch turn := s.turnOf(c); {
-		case turn == 0, turn == c.given:
-		case c.group == nil:
-			unread.Push(n.name, c)
-		default:
-			c.given = turn
-			due = append(due, c.item())
+		if d, err := preview(ctx, view, c); err == nil {
+			q.matched, q.notYet, q.full = d.Class != nil, d.Reason() == claim.NotYet, selector.IsFull(&d)
+		}
+		return nil
+	}) != nil
+}
+
+// unasked returns the groups that this view has no answer for: one of each namespace,
+// then a second of each, and so on. news is false if nothing has changed.
+func (s *claimState) unasked(view *selector.View) (questions []question, news bool) {
+	if s.view == view && !s.dirty {
+		return nil, false
+	}
+	s.view, s.dirty = view, false
+	var left [][]question
+	for name, n := range s.room.namespaces {
+		if n.checked && !n.selected {
+			continue
+		}
+		var of []question
+		for ask, g := range n.groups {
+			if g.view != view && !g.failed && ask.Problem() == "" {
+				of = append(of, question{group: g, ask: ask, namespace: name})
+			}
+		}
+		if len(of) > 0 {
+			left = append(left, of)
 		}
 	}
-	for range v1beta1.LateReads {
-		if _, c, ok := unread.Pop(nil); ok {
-			c.given = s.turn
-			due = append(due, c.item())
+	for i := 0; len(left) > 0; i++ {
+		left = slices.DeleteFunc(left, func(of []question) bool { return i == len(of) })
+		for _, of := range left {
+			questions = append(questions, of[i])
 		}
 	}
-	return due, inTurns(silent)
+	return questions, true
+}
+
+func (q question) answer(view *selector.View) {
+	g := q.group
+	g.failed = g.failed || q.failed
+	if !g.held {
+		return
+	}
+	for c := range g.claims {
+		switch {
+		case q.matched == g.matched && q.notYet == g.notYet:
+		case q.matched: // Its namespace may not be checked yet.
+			g.namespace.enqueue(lineFresh, c)
+		case !q.notYet && !c.notified:
+			c.awaitNotice(time.Now())
+		}
+	}
+	g.view, g.matched, g.notYet, g.full = view, q.matched, q.notYet, q.full
+}
+
+func (s *claimState) dueFresh(view *selector.View) (due []waitingItem) {
+	for _, n := range s.room.namespaces {
+		for range n.lines[lineFresh] {
+			c := n.dequeue(lineFresh)
+			switch {
+			case c == nil:
+			case c.group == n.overflow, c.group.failed, c.group.ask.Problem() != "", n.checked && !n.selected:
+			case c.group.view != view, !n.checked: // There was no time to ask.
+				n.enqueue(lineFresh, c)
+				s.dirty = true
+			case c.group.matched:
+				due = append(due, c.item())
+			}
+		}
+	}
+	return due
+}
+
+// dueUnread returns some of the claims that must be read: one of each namespace, then a
+// second of each, and so on. A new view makes all of them due.
+func (s *claimState) dueUnread() (due []waitingItem) {
+	for _, n := range s.room.namespaces {
+		if n.overflow.view != s.view {
+			n.overflow.view = s.view
+			for c := range n.overflow.claims {
+				n.enqueue(lineUnread, c)
+			}
+		}
+	}
+	for found := true; found; {
+		found = false
+		for _, n := range s.room.namespaces {
+			if len(due) == v1beta1.LateReads {
+				s.dirty = true // There may be more.
+				return due
+			}
+			if !n.checked || !n.selected {
+				continue
+			}
+			c := n.dequeue(lineUnread)
+			for c != nil && c.group != n.overflow { // It was read meanwhile.
+				c = n.dequeue(lineUnread)
+			}
+			if c != nil {
+				due, found = append(due, c.item()), true
+			}
+		}
+	}
+	return due
 }
 
 func (c *waitingClaim) item() waitingItem { return waitingItem{c.namespace.name, c.uid} }
-
-// awaitsNotice reports whether the author is to be told that the claim waits. It is about to be bound if its group matched.
-func (c *waitingClaim) awaitsNotice(now time.Time) bool {
-	return !c.notified && !c.written && c.namespace.selected && now.Sub(c.since) >= noticeDelay &&
-		(c.group == nil || !c.group.matched && !c.group.notYet)
-}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -29,22 +30,20 @@ func TestLateClaimsAreGrouped(t *testing.T) {
 		return selector.NewView(w.kind, []*inventory.Classes{labelled(golds, classes...)})
 	}
 	none := view()
-	assert.Empty(t, dueIn(t, w, none), "We should find nothing to bind without classes.")
+	assert.Empty(t, w.due(t.Context(), none), "We should find nothing to bind without classes.")
+	assert.Empty(t, w.state.room.namespaces["team-a"].lines[lineFresh])
 	one := view("one tier=1")
-	assert.Len(t, dueIn(t, w, one), 25, "We should find the claims of the selector that matches now.")
-	assert.Empty(t, dueIn(t, w, one), "We should give out no claim twice for the same classes.")
-	w.age()
-	_, unnotified := w.due(t.Context(), one, 0)
-	assert.Len(t, unnotified, 75, "We should tell those alone that have no class.")
-	assert.Empty(t, dueIn(t, w, view("one tier=1", "uno tier=1")), "We should give out no claim twice for more classes.")
+	assert.Len(t, w.due(t.Context(), one), 25, "We should find the claims of the selector that matches now.")
+	assert.Empty(t, w.due(t.Context(), one), "We should give out no claim twice for the same classes.")
+	assert.Empty(t, w.due(t.Context(), view("one tier=1", "uno tier=1")), "We should give out no claim twice for more classes.")
 	two := view("one tier=1", "two tier=2")
-	assert.Len(t, dueIn(t, w, two), 25, "We should find those of the other selector, and only those.")
+	assert.Len(t, w.due(t.Context(), two), 25, "We should find those of the other selector, and only those.")
 	add(1000, `{"matchLabels":{"tier":"1"}}`)
-	assert.Len(t, dueIn(t, w, two), 1, "We should find a claim that comes later.")
+	assert.Len(t, w.due(t.Context(), two), 1, "We should find a claim that comes later.")
 	w.state.missed(waitingAttempt{seenVersion: seenVersion{uid: uidOf(1)}})
-	assert.Len(t, dueIn(t, w, two), 26, "We should find again the claims for which a class was missed.")
-	assert.Empty(t, dueIn(t, w, none))
-	assert.Len(t, dueIn(t, w, two), 51, "We should find again the claims whose class has gone and come.")
+	assert.Len(t, w.due(t.Context(), two), 26, "We should find again the claims for which a class was missed.")
+	assert.Empty(t, w.due(t.Context(), none))
+	assert.Len(t, w.due(t.Context(), two), 51, "We should find again the claims whose class has gone and come.")
 }
 
 func TestAskingEnds(t *testing.T) {
@@ -58,13 +57,12 @@ func TestAskingEnds(t *testing.T) {
 	end()
 	found := map[types.UID]bool{}
 	for i := range groups {
-		due, _ := w.due(over, view, 0)
-		for _, item := range due {
+		for _, item := range w.due(over, view) {
 			found[item.uid] = true
 		}
 		assert.Len(t, found, i+1, "We should ask no more when the time is over, and yet go on in each round.")
 	}
-	assert.Empty(t, dueIn(t, w, view))
+	assert.Empty(t, w.due(t.Context(), view))
 }
 
 func TestClaimsOverflow(t *testing.T) {
@@ -92,7 +90,7 @@ func TestClaimsOverflow(t *testing.T) {
 	assert.Equal(t, []string{"gold", "gold", "seven"}, []string{bound["evil/wants-gold"], bound["honest/claim"], bound["evil/claim-7"]}, "We should bind the claims that we have to read, too.")
 	s.set(t, "evil/claim-8", selecting(7, 4000))
 	r.awaitCounts(t, ClaimCounts{Bound: 4, Waiting: claims - 2})
-	w.age()
+	r.binder.Events.notifyWaiting(t.Context(), w, r.binder.view(w), time.Now().Add(noticeDelay+time.Second))
 	eventually(t, "We should tell why they wait.", func(c *assert.CollectT) {
 		assert.Equal(c, noteOverflow, s.notes(v1beta1.EventNoMatchingClass)["evil/claim-9"])
 	})
@@ -117,7 +115,6 @@ func TestWrote(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newLateWatch(t)
 			w.state.resize(1)
-			w.state.look(selector.NewView(w.kind, nil), 0)
 			addClaim(t, w, version(4, wantsGold))
 			attempt, waits, _ := w.waits(uidOf(1))
 			require.True(t, waits && attempt.unread)
@@ -132,38 +129,30 @@ func TestWrote(t *testing.T) {
 	}
 }
 
-// TestCrowdTakesTurns has 1,000 claims of one namespace, and then one of each of three others: first of those whose selectors are held,
-// and then of those that have to be read.
-func TestCrowdTakesTurns(t *testing.T) {
-	addCrowd := func(w *claimWatch) {
-		for i := range 1000 {
-			addClaim(t, w, claimJSON(i, selecting(i, 20), "evil"))
-		}
-		for i := range 3 {
-			addClaim(t, w, claimJSON(10_000+i, wantsGold, fmt.Sprint("honest-", i)))
-		}
+// addCrowd adds 1,000 claims of one namespace, and then one of each of three others.
+func addCrowd(t *testing.T, w *claimWatch) {
+	t.Helper()
+	for i := range 1000 {
+		addClaim(t, w, claimJSON(i, selecting(i, 20), "evil"))
 	}
-	w := newLateWatch(t)
-	addCrowd(w)
-	first := map[string]bool{}
-	w.state.look(selector.NewView(w.kind, nil), 0)
-	for _, g := range w.state.unasked()[:4] {
-		first[g.namespace.name] = true
+	for i := range 3 {
+		addClaim(t, w, claimJSON(10_000+i, wantsGold, fmt.Sprint("honest-", i)))
 	}
-	assert.Len(t, first, 4, "We should ask for one of each namespace first.")
+}
 
-	w = newLateWatch(t)
+func TestUnreadTakeTurns(t *testing.T) {
+	w := newLateWatch(t)
 	w.state.resize(1)
-	addCrowd(w)
+	addCrowd(t, w)
 	view := selector.NewView(w.kind, nil)
 	seen := map[string]int{}
-	for _, item := range dueIn(t, w, view) {
+	for _, item := range w.due(t.Context(), view) {
 		seen[item.namespace]++
 	}
 	assert.Equal(t, map[string]int{"evil": v1beta1.LateReads - 3, "honest-0": 1, "honest-1": 1, "honest-2": 1}, seen, "We should take turns.")
 	all := map[string]int{}
 	for range 2000 / v1beta1.LateReads {
-		for _, item := range dueIn(t, w, view) {
+		for _, item := range w.due(t.Context(), view) {
 			all[string(item.uid)]++
 		}
 	}
@@ -171,8 +160,19 @@ func TestCrowdTakesTurns(t *testing.T) {
 	for uid, n := range all {
 		assert.Equal(t, 1, n, "We should read %s once for a view.", uid)
 	}
-	assert.Empty(t, dueIn(t, w, view))
-	assert.Len(t, dueIn(t, w, selector.NewView(w.kind, nil)), v1beta1.LateReads, "We should read them again for another.")
+	assert.Empty(t, w.due(t.Context(), view))
+	assert.Len(t, w.due(t.Context(), selector.NewView(w.kind, nil)), v1beta1.LateReads, "We should read them again for another.")
+}
+
+func TestAskingTakesTurns(t *testing.T) {
+	w := newLateWatch(t)
+	addCrowd(t, w)
+	first := map[string]bool{}
+	questions, _ := w.state.unasked(selector.NewView(w.kind, nil))
+	for _, q := range questions[:4] {
+		first[q.namespace] = true
+	}
+	assert.Len(t, first, 4, "We should ask for one of each namespace first.")
 }
 
 func TestFullClaimsWaitForRoom(t *testing.T) {
@@ -187,23 +187,24 @@ func TestFullClaimsWaitForRoom(t *testing.T) {
 	addClaim(t, w, claimJSON(100, `{"classSelector":{"matchLabels":{"tier":"none"}}}`))
 	golds := inventory.NewClassKind(classKind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
 	view := selector.NewView(kind, []*inventory.Classes{labelled(golds, "gold tier=gold")})
-	due := func(freed uint64) []waitingItem {
-		due, _ := w.due(t.Context(), view, freed)
-		return due
-	}
-	assert.Empty(t, due(0), "We should give out no claim that no class has room for.")
+	assert.Empty(t, w.due(t.Context(), view), "We should give out no claim that no class has room for.")
 	full = ""
-	assert.Empty(t, due(0), "We should ask nothing while nothing has changed.")
-	w.state.look(view, 1)
-	assert.Len(t, w.state.unasked(), 1, "We should ask again about the claims that wait for room, and no others.")
-	assert.Len(t, due(1), 100)
+	assert.Empty(t, w.due(t.Context(), view), "We should ask nothing while nothing has changed.")
+	require.True(t, w.state.room.askFull(1))
+	w.state.dirty = true
+	asked, _ := w.state.unasked(view)
+	assert.Len(t, asked, 1, "We should ask again about the claims that wait for room, and no others.")
+	w.state.dirty = true
+	assert.Len(t, w.due(t.Context(), view), 100)
 	_, waits, _ := w.waits(uidOf(2))
 	assert.True(t, waits)
 	w.state.missed(waitingAttempt{seenVersion: seenVersion{uid: uidOf(1)}})
 	_, waits, _ = w.waits(uidOf(2))
 	assert.False(t, waits, "We should try no other claim once one of them got no class.")
 	full = "there is no room"
-	assert.Empty(t, due(1))
+	assert.Empty(t, w.due(t.Context(), view))
+	assert.False(t, w.state.room.askFull(1))
+	assert.Empty(t, w.due(t.Context(), view))
 }
 
 func TestBoundClaimsUse(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/util/flowcontrol"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -94,8 +93,6 @@ func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d *se
 	e.queue.push(&queuedEvent{event, func() {}}, v1beta1.LateEvents)
 }
 
-// warnOnce queues a warning about a claim that waits, unless it got one. If there is no place for it, or it cannot be created, the
-// claim may get one later.
 func (e Events) warnOnce(w *claimWatch, claim waitingAttempt, reason, note string) {
 	news := false
 	w.own(func(s *claimState) {
@@ -103,44 +100,44 @@ func (e Events) warnOnce(w *claimWatch, claim waitingAttempt, reason, note strin
 			news, c.notified = !c.notified, true
 		}
 	})
-	uid := claim.uid // The event does not hold what the claim asks for, which may be long.
-	failed := func() { w.noticeLater(uid) }
-	if news && !e.queue.push(&queuedEvent{e.event(w, claim, reason, note), failed}, v1beta1.LateEvents/2) {
-		failed()
+	if news {
+		e.warn(w, claim, reason, note, time.Now())
 	}
 }
 
-// notifyWaiting queues one event for each of these claims that matches no class. It handles at least one claim, even if the context
-// has ended: the next round has the rest.
-func (e Events) notifyWaiting(ctx context.Context, w *claimWatch, view *selector.View, claims []waitingItem) {
-	for i, item := range claims {
-		if i > 0 && ctx.Err() != nil {
+// warn queues a warning about a claim, which waits again for its event from now on if there is no place for it, and if it
+// cannot be created.
+func (e Events) warn(w *claimWatch, claim waitingAttempt, reason, note string, now time.Time) {
+	claim.ask = "" // It may be long, and an event does not need it.
+	failed := func() { w.retryEvent(claim, time.Now()) }
+	if !e.queue.push(&queuedEvent{e.event(w, claim, reason, note), failed}, v1beta1.LateEvents/2) {
+		w.retryEvent(claim, now)
+	}
+}
+
+// notifyWaiting queues one event for each claim that has waited for noticeDelay and matches no class. Namespaces take turns. It handles at
+// least one claim, even if the context has ended, and leaves the rest for the next call.
+func (e Events) notifyWaiting(ctx context.Context, w *claimWatch, view *selector.View, now time.Time) {
+	place := func(namespace string) bool { return e.queue.hasPlace(namespace, v1beta1.LateEvents/2) }
+	for {
+		var claims []waitingAttempt
+		w.own(func(s *claimState) { claims = s.takeToNotify(now, place) })
+		for i, claim := range claims {
+			if i > 0 && ctx.Err() != nil {
+				w.retryEvent(claim, now.Add(-noticeDelay)) // It has waited long enough already.
+				continue
+			}
+			note, waits := claim.note(ctx, view)
+			if !waits { // It is about to be bound, unless the class goes before that, or not to be bound yet.
+				w.retryEvent(claim, now)
+				continue
+			}
+			e.warn(w, claim, v1beta1.EventNoMatchingClass, note, now)
+		}
+		if len(claims) == 0 || ctx.Err() != nil {
 			return
 		}
-		if !e.queue.hasPlace(item.namespace, v1beta1.LateEvents/2) {
-			continue
-		}
-		var claim waitingAttempt
-		w.own(func(s *claimState) {
-			if c := s.waiting[item.uid]; c != nil {
-				claim = c.attempt()
-			}
-		})
-		if note, waits := claim.note(ctx, view); waits {
-			e.warnOnce(w, claim, v1beta1.EventNoMatchingClass, note)
-		} else { // It is about to be bound, unless the class goes before that, or not to be bound yet.
-			w.noticeLater(item.uid)
-		}
 	}
-}
-
-// noticeLater has a claim wait for its event again.
-func (w *claimWatch) noticeLater(uid types.UID) {
-	w.own(func(s *claimState) {
-		if c := s.waiting[uid]; c != nil {
-			c.notified, c.since = false, time.Now()
-		}
-	})
 }
 
 // note says why a claim waits for a class. waits is false if it has one now, or is not to be bound yet.
@@ -161,6 +158,41 @@ func (a waitingAttempt) note(ctx context.Context, view *selector.View) (note str
 		return textFor(err), true
 	}
 	return strings.Clone(truncate.String(note, longestNote)), waits
+}
+
+func (w *claimWatch) retryEvent(claim waitingAttempt, now time.Time) {
+	w.own(func(s *claimState) {
+		if c := s.waiting[claim.uid]; c != nil && s.binder != nil {
+			c.notified = false
+			c.awaitNotice(now)
+		}
+	})
+}
+
+// takeToNotify returns the claims that have waited long enough, one of each namespace
+// that has a place for its event. It marks them as notified.
+func (s *claimState) takeToNotify(now time.Time, place func(namespace string) bool) (claims []waitingAttempt) {
+	for name, n := range s.room.namespaces {
+		if c := n.nextToNotify(now); c != nil && place(name) {
+			n.dequeue(lineUnnotified)
+			c.notified = true
+			claims = append(claims, c.attempt())
+		}
+	}
+	return claims
+}
+
+func (n *namespace) nextToNotify(now time.Time) *waitingClaim {
+	for c := n.first(lineUnnotified); c != nil; c = n.first(lineUnnotified) {
+		switch {
+		case !n.selected && !n.checked, now.Sub(time.Unix(0, c.since)) < noticeDelay:
+			return nil
+		case n.selected && !c.notified && !c.group.matched && !c.group.notYet && !c.written:
+			return c
+		}
+		n.dequeue(lineUnnotified)
+	}
+	return nil
 }
 
 // event is a warning about a claim. Its name has the claim kind, because a claim may wait for a class of each of several.

@@ -1,6 +1,7 @@
 package latebinding
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"math"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -112,6 +114,45 @@ func TestLargeClaims(t *testing.T) {
 	}
 }
 
+func TestSelectorsAsText(t *testing.T) {
+	for _, spec := range []string{
+		`{}`, `{"classSelector":null}`, `{"classSelector":{}}`,
+		`{"classSelector":{"matchLabels":{"tier":"gold","in":"notin","empty":""}}}`,
+		`{"classSelector":{"matchExpressions":[{"key":"in","operator":"In","values":["","in","exists"]},{"key":"notin","operator":"NotIn","values":[""]}]}}`,
+		`{"classSelector":{"matchExpressions":[{"key":"a","operator":"In","values":[""]},{"key":"a","operator":"Exists"},{"key":"example.org/b","operator":"DoesNotExist"}]}}`,
+		`{"classSelector":{"matchLabels":{"a":"b"},"matchExpressions":[{"key":"a","operator":"NotIn","values":["x","y","x"]}]}}`,
+	} {
+		checkText(t, claimJSON(1, spec))
+	}
+	for _, text := range []string{"a", "!a", "a=b", "a==b", "a!=b", "a in (x,y)", "a in ()", "a notin (x,)", "a>5,a<7", "a=", "in in (in)", "a,b,!c,d!=e"} {
+		checkText(t, bytes.Replace(claimJSON(1, `{}`), []byte(`"note"`), fmt.Appendf(nil, `%q:%q,"note"`, v1beta1.ClassSelectorAnnotation, text), 1))
+	}
+}
+
+func checkText(t *testing.T, raw []byte) {
+	t.Helper()
+	w := newLateWatch(t)
+	object, err := w.kind.DecodeValid(raw)
+	require.NoError(t, err)
+	want := w.kind.Read("team-a", "x", object)
+	require.Empty(t, want.Problems)
+	ask, waits := judge(w.kind, raw, &claimSeen{})
+	require.True(t, waits)
+	got, err := ask.Claim("team-a", "x")
+	require.NoError(t, err)
+	requirements := func(s labels.Selector) (all []any) {
+		if s == nil {
+			return []any{"none"}
+		}
+		of, _ := s.Requirements()
+		for _, r := range of {
+			all = append(all, r.Key(), r.Operator(), r.Values())
+		}
+		return all
+	}
+	assert.Equal(t, requirements(want.Selector), requirements(got.Selector), "We should read %q as it was meant.", ask)
+}
+
 // selecting returns a spec whose selector no other claim has, of at least so many bytes.
 func selecting(n, bytes int) string {
 	return fmt.Sprintf(`{"classSelector":{"matchExpressions":[{"key":"only-%06d","operator":"In","values":[%s]}]}}`, n, repeated(`"`+strings.Repeat("x", 60)+`"`, 1+bytes/61))
@@ -158,11 +199,13 @@ func TestRoom(t *testing.T) {
 		for name, n := range w.state.room.namespaces {
 			held[name] = n.bytes
 			of := int64(0)
+			claims := len(n.overflow.claims)
 			for ask, g := range n.groups {
 				of += groupCost(ask)
-				assert.Positive(t, g.claims)
+				claims += len(g.claims)
 			}
 			assert.Equal(t, of, n.bytes)
+			assert.Equal(t, n.waiting, claims, "We should lose no claim.")
 			assert.LessOrEqual(t, n.bytes, w.state.room.limit/namespaceShare, "We should give no namespace more than its share.")
 			sum += of
 			if n.selected || !n.checked {
@@ -187,14 +230,27 @@ func TestRoom(t *testing.T) {
 		assert.Len(t, check(w), 2)
 		assert.Len(t, w.state.room.namespaces["honest"].groups, 20, "We should hold the selectors of others.")
 	})
+	t.Run("ManyNamespaces", func(t *testing.T) {
+		w := newWatch()
+		for i := range 20 {
+			fill(w, fmt.Sprint("evil-", i), i*1000, 300, 2000)
+		}
+		fill(w, "honest", 100_000, 20, 20)
+		check(w)
+		assert.Len(t, w.state.room.namespaces["honest"].groups, 20, "We should have those give up some that have the most.")
+		for i := range 20 {
+			fill(w, fmt.Sprint("evil-", i), 200_000+i*1000, 100, 2000)
+		}
+		check(w)
+		assert.Len(t, w.state.room.namespaces["honest"].groups, 20, "We should not take from those that have little.")
+	})
 	t.Run("Less", func(t *testing.T) {
 		w := newWatch()
 		fill(w, "evil", 0, 300, 2000)
-		w.state.resize(most / 8)
-		assert.Empty(t, check(w)["evil"], "We should hold no more than there is room for.")
 		fill(w, "honest", 10_000, 20, 20)
+		w.state.resize(most / 8)
 		check(w)
-		assert.Len(t, w.state.room.namespaces["honest"].groups, 20, "We should hold selectors again.")
+		assert.Len(t, w.state.room.namespaces["honest"].groups, 20)
 	})
 	t.Run("NotSelected", func(t *testing.T) {
 		w := newWatch()
@@ -205,7 +261,7 @@ func TestRoom(t *testing.T) {
 		w.checkNamespaces(true, func(string) (bool, error) { return false, nil })
 		assert.Equal(t, map[string]int64{"unknown": 0, "kube-system": 0}, check(w), "We should hold no selector that we do not bind by.")
 		w.checkNamespaces(true, func(string) (bool, error) { return true, nil })
-		assert.Len(t, dueIn(t, w, selector.NewView(w.kind, nil)), 10, "We should read the claims of a namespace that is selected later.")
+		assert.Len(t, w.due(t.Context(), selector.NewView(w.kind, nil)), 10, "We should read the claims of a namespace that is selected later.")
 	})
 	t.Run("Gone", func(t *testing.T) {
 		w := newWatch()
@@ -214,7 +270,7 @@ func TestRoom(t *testing.T) {
 		assert.Empty(t, check(w), "We should forget what is gone.")
 		assert.Zero(t, w.state.room.used)
 	})
-	t.Run("ShrinksOnTheWayIn", func(t *testing.T) { // A list is read before it is put.
+	t.Run("ShrunkOnTheWayIn", func(t *testing.T) { // A list is read before it is put.
 		w := newWatch()
 		var all []*claimSeen
 		for i := range 400 {
@@ -227,6 +283,21 @@ func TestRoom(t *testing.T) {
 		check(w)
 		assert.Len(t, w.state.waiting, 400)
 	})
+}
+
+func TestLines(t *testing.T) {
+	w := newLateWatch(t)
+	addClaim(t, w, claimJSON(0, wantsGold))
+	w.state.resize(4 * groupCost("=tier=gold")) // The other selector goes to overflow.
+	for i := range 10_000 {
+		addClaim(t, w, claimJSON(i+1, selecting(i, 20)))
+		addClaim(t, w, bytes.Replace(claimJSON(i+1, wantsGold), []byte("1234567"), []byte("7654321"), 1))
+		w.Remove(&claimSeen{seenVersion: seenVersion{uid: uidOf(i + 1)}})
+	}
+	for l, line := range w.state.room.namespaces["team-a"].lines {
+		assert.LessOrEqual(t, len(line), 24, "We should not hold claims that are gone, in line %d.", l)
+	}
+	assert.Len(t, w.state.waiting, 1)
 }
 
 // heap is what is held, in bytes, once the collector finds nothing more that others have left.
@@ -243,6 +314,7 @@ func heap() int64 {
 
 func TestClaimMemory(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
+	many := func(text string, n int) string { return strings.TrimSuffix(strings.Repeat(text+",", n), ",") }
 	for name, tc := range map[string]struct {
 		reason string
 		later  v1beta1.WhenUnmatched
@@ -253,9 +325,9 @@ func TestClaimMemory(t *testing.T) {
 		"Waiting":      {"We should hold little of a claim that waits.", v1beta1.BindLater, `{"classSelector":{"matchLabels":{"tier":"gold-%d"}}}`, 10_000, 600},
 		"Bound":        {"We should hold little of a claim that is bound.", v1beta1.BindLater, `{"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":"gold-%d"}}`, 10_000, 600},
 		"WaitsForNone": {"We should hold nothing of a claim that is not bound later.", v1beta1.Admit, `{"classSelector":{"matchLabels":{"tier":"gold-%d"}}}`, 10_000, 150},
-		"Long":         {"We should hold a long selector as its text alone.", v1beta1.BindLater, `{"classSelector":{"matchExpressions":[{"key":"tier","operator":"In","values":["%d",` + repeated(`"gold"`, 10_000) + `]}]}}`, 20, 65_000},
+		"Long":         {"We should hold a long selector as its text alone.", v1beta1.BindLater, `{"classSelector":{"matchExpressions":[{"key":"tier","operator":"In","values":["%d",` + many(`"gold"`, 10_000) + `]}]}}`, 20, 65_000},
 		"Malformed":    {"We should not hold what is wrong with it as long as an author likes.", v1beta1.BindLater, `{"classSelector":{"%d` + long + `":{}}}`, 20, 30_000},
-		"Dense":        {"We should hold of no selector more than this.", v1beta1.BindLater, `{"classSelector":{"matchExpressions":[{"key":"tier-%d","operator":"Exists"},` + repeated(`{"key":"a","operator":"Exists"}`, 500) + `]}}`, 100, 2_500},
+		"Dense":        {"We should hold of no selector more than this.", v1beta1.BindLater, `{"classSelector":{"matchExpressions":[{"key":"tier-%d","operator":"Exists"},` + many(`{"key":"a","operator":"Exists"}`, 500) + `]}}`, 100, 2_500},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newLateWatch(t, func(k *v1beta1.ClaimKind) {

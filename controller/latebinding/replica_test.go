@@ -208,22 +208,6 @@ func addClaim(t testing.TB, w *claimWatch, raw []byte) {
 	w.Put(seen)
 }
 
-// dueIn returns the claims that are to be bound under a view.
-func dueIn(t testing.TB, w *claimWatch, view *selector.View) []waitingItem {
-	t.Helper()
-	due, _ := w.due(t.Context(), view, 0)
-	return due
-}
-
-// age has the claims wait long enough for their events.
-func (w *claimWatch) age() {
-	w.own(func(s *claimState) {
-		for _, c := range s.waiting {
-			c.since = c.since.Add(-noticeDelay)
-		}
-	})
-}
-
 func previewed(t *testing.T, view *selector.View, claim claim.Claim) selector.Decision {
 	t.Helper()
 	d, err := preview(t.Context(), view, claim)

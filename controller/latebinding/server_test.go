@@ -49,6 +49,8 @@ type claimServer struct {
 	prunes map[string]bool
 	// pages are lists, and reads of one claim.
 	pages, reads int
+	// delay of each patch.
+	delay time.Duration
 }
 
 func newClaimServer(t testing.TB) *claimServer {
@@ -153,6 +155,16 @@ func (s *claimServer) classes() map[string]string {
 		classes[claim], _, _ = unstructured.NestedString(u.Object, "spec", "classRef", "name")
 	}
 	return classes
+}
+
+func (s *claimServer) bound() int {
+	n := 0
+	for _, class := range s.classes() {
+		if class != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // notes are the notes of the events with a reason, by claim.
@@ -278,6 +290,7 @@ func (s *claimServer) patch(w http.ResponseWriter, r *http.Request) {
 	if s.refused(w, "patch", strconv.Quote(name)+" ") {
 		return
 	}
+	time.Sleep(s.delay)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	claim := namespace + "/" + name
@@ -290,21 +303,22 @@ func (s *claimServer) patch(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, code, `admission webhook "other" denied the request`)
 		return
 	}
-	after := &unstructured.Unstructured{}
-	raw, _ := json.Marshal(before.Object)
 	body, _ := io.ReadAll(r.Body)
 	decoded, err := jsonpatch.DecodePatch(body)
 	if err == nil {
-		raw, err = decoded.Apply(raw)
-	}
-	if err == nil && json.Unmarshal(raw, &after.Object) == nil {
-		if s.prunes[namespace] {
-			unstructured.RemoveNestedField(after.Object, "spec", "classRef")
+		raw, _ := json.Marshal(before.Object)
+		if raw, err = decoded.Apply(raw); err == nil {
+			after := &unstructured.Unstructured{}
+			if err = json.Unmarshal(raw, &after.Object); err == nil {
+				if s.prunes[after.GetNamespace()] {
+					unstructured.RemoveNestedField(after.Object, "spec", "classRef")
+				}
+				s.patches[claim]++
+				s.store(claim, after)
+				_ = json.NewEncoder(w).Encode(after.Object)
+				return
+			}
 		}
-		s.patches[claim]++
-		s.store(claim, after)
-		_ = json.NewEncoder(w).Encode(after.Object)
-		return
 	}
 	// As kube-apiserver answers, which does not say why.
 	status := apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false).ErrStatus

@@ -9,7 +9,7 @@ import (
 )
 
 // claimState is what a watch knows of the claims of one kind. It holds only what is needed: of a waiting claim, what binding reads; of a
-// bound claim, the counts that it is part of. Its users go through claimWatch.own, which has the lock.
+// bound claim, the counts that it is part of. It has no lock, because one goroutine owns it: see claimWatch.own.
 type claimState struct {
 	synced   bool
 	bound    boundClaims
@@ -20,14 +20,14 @@ type claimState struct {
 
 	binder  *Binder // of the waiting claims, nil if there is none: the fields below are for it
 	view    *selector.View
-	freed   uint64 // Snapshot.Freed when the claims that wait for room in a class were last asked about
-	turn    int    // counts how often the claims without a group began to be due
-	refusal error  // why a claim could not be written: no other is tried until paused
+	dirty   bool  // Claims may be due though the view is the same.
+	refusal error // why a claim could not be written: no other is tried until paused
 	paused  time.Time
 	// removed says that the last claim that was written, removedOf, lost its reference.
 	// Others are tried: a policy may be for some claims alone.
 	removed      error
 	removedOf    types.UID
+	unwritable   error // why claims can be watched but not written
 	namespaceErr error // why namespaces cannot be checked
 }
 
@@ -38,27 +38,31 @@ func (s *claimState) replace(all []*claimSeen) {
 		there[seen.uid] = struct{}{}
 		s.put(seen)
 	}
-	gone := func(uid types.UID) {
+	for uid := range s.bound.counts {
 		if _, ok := there[uid]; !ok {
-			s.remove(uid, "")
+			s.bound.remove(uid)
 		}
 	}
-	for uid := range s.bound.counts {
-		gone(uid)
-	}
 	for uid := range s.waiting {
-		gone(uid)
+		if _, ok := there[uid]; !ok {
+			s.unwait(uid)
+		}
 	}
 	if s.usages != nil {
 		for uid := range s.usages.claims {
-			gone(uid)
+			if _, ok := there[uid]; !ok {
+				s.usages.remove(uid, 0)
+			}
 		}
 	}
-	s.room.eachGroup(s.room.disband) // Groups of claims that changed before the list ended.
-	for _, n := range s.room.namespaces {
+	for _, n := range s.room.namespaces { // Groups of claims that changed before the list ended.
+		for _, g := range n.groups {
+			s.room.disband(g)
+		}
 		s.room.vacate(n)
 	}
-	s.synced = true
+	// The listed claims may have taken the room of others.
+	s.synced, s.dirty = true, true
 }
 
 func (s *claimState) put(seen *claimSeen) {
@@ -69,7 +73,7 @@ func (s *claimState) put(seen *claimSeen) {
 		return
 	}
 	s.bound.remove(seen.uid)
-	if !seen.waits {
+	if seen.group == nil {
 		s.unwait(seen.uid)
 		return
 	}
@@ -79,16 +83,16 @@ func (s *claimState) put(seen *claimSeen) {
 	}
 	n := s.room.namespaceOf(seen.namespace)
 	if c == nil {
-		c = &waitingClaim{namespace: n, since: time.Now()}
+		c = &waitingClaim{namespace: n}
 		s.count(n, 1)
 		s.waiting[seen.uid] = c
+		if s.binder != nil {
+			c.awaitNotice(time.Now())
+		}
 	}
+	s.join(c, s.groupOf(n, seen))
 	c.seenVersion, c.written = seen.seenVersion, false
-	g := seen.group
-	if g != nil { // It may have been forgotten since.
-		g = s.room.group(n, g.ask)
-	}
-	s.join(c, g)
+	s.offer(c)
 }
 
 func (s *claimState) remove(uid types.UID, version string) {
@@ -97,20 +101,39 @@ func (s *claimState) remove(uid types.UID, version string) {
 	s.usages.remove(uid, parseVersion(version))
 }
 
-// join has a claim given out anew, with the others of its group. Without one, it is read again.
-func (s *claimState) join(c *waitingClaim, g *group) {
-	if g != nil {
-		g.claims++
+// groupOf returns the group for a claim that was read. Its own may have been forgotten since.
+func (s *claimState) groupOf(n *namespace, seen *claimSeen) *group {
+	switch g := seen.group; {
+	case g.dropped || g == g.namespace.overflow:
+		return n.overflow
+	case !g.held:
+		return s.room.group(n, g.ask)
+	default:
+		return g
 	}
-	s.leave(c)
-	c.group, c.given = g, 0
 }
 
-func (s *claimState) leave(c *waitingClaim) {
+func (s *claimState) join(c *waitingClaim, g *group) {
 	if c.group != nil {
-		c.group.claims--
-		s.room.disband(c.group)
+		delete(c.group.claims, c)
+		if c.group != g {
+			s.room.disband(c.group)
+		}
 	}
+	c.group = g
+	g.claims[c] = struct{}{}
+}
+
+func (s *claimState) offer(c *waitingClaim) {
+	if s.binder == nil {
+		return
+	}
+	l := lineFresh
+	if c.group == c.namespace.overflow {
+		l = lineUnread
+	}
+	c.namespace.enqueue(l, c)
+	s.dirty = true
 }
 
 func (s *claimState) unwait(uid types.UID) {
@@ -121,20 +144,12 @@ func (s *claimState) unwait(uid types.UID) {
 	if s.removedOf == uid {
 		s.removed = nil
 	}
+	c.gone = true
 	delete(s.waiting, uid)
-	s.leave(c)
+	delete(c.group.claims, c)
 	s.count(c.namespace, -1)
+	s.room.disband(c.group)
 	s.room.vacate(c.namespace)
-}
-
-// dropSelectors of the waiting claims that are meant, and those of a list that is being read.
-func (s *claimState) dropSelectors(of func(*waitingClaim) bool) {
-	for _, c := range s.waiting {
-		if of(c) {
-			s.join(c, nil)
-		}
-	}
-	s.room.eachGroup(s.room.disband)
 }
 
 func (s *claimState) count(n *namespace, more int) {
@@ -144,11 +159,9 @@ func (s *claimState) count(n *namespace, more int) {
 	}
 }
 
-// resize the room. If its selectors do not fit any more, none are held until their claims are read again.
 func (s *claimState) resize(bytes int64) {
-	if s.room.limit = bytes; s.room.used > bytes {
-		s.dropSelectors(func(*waitingClaim) bool { return true })
-	}
+	s.room.resize(bytes)
+	s.dirty = true
 }
 
 // boundClaims are the claims of one kind that have a class.
@@ -226,12 +239,20 @@ func (s *claimState) recordNamespaces(selected map[string]bool, err error) (chan
 		if n == nil {
 			continue
 		}
+		joined := is && n.checked && !n.selected
+		s.dirty = s.dirty || !n.checked || joined
 		waiting := n.waiting
 		s.count(n, -waiting)
 		n.selected, n.checked = is, true
 		s.count(n, waiting)
-		if !is && len(n.groups) > 0 {
-			s.dropSelectors(func(c *waitingClaim) bool { return c.namespace == n })
+		if !is {
+			s.room.shrink(n, 0)
+		}
+		if joined {
+			n.each(func(c *waitingClaim) {
+				s.offer(c)
+				c.awaitNotice(time.Now())
+			})
 		}
 	}
 	return changed || s.selected != before

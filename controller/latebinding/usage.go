@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/lru"
 
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
@@ -17,10 +16,10 @@ import (
 // usages are how much the claims of one kind use of each class, and what the watch has seen of each claim: for kinds whose
 // classes have a capacity with enforcement Hard. Nil keeps nothing.
 type usages struct {
-	version uint64 // the highest resourceVersion that was seen
-	claims  map[types.UID]claimUsage
-	classes map[uint64]map[string]int64 // by the class, as claims refer to it, and by the namespace of the claims
-	gone    *lru.Cache                  // the UIDs of claims that were deleted
+	version          uint64 // the highest resourceVersion that was seen
+	claims           map[types.UID]claimUsage
+	classes          map[uint64]map[string]int64 // by the class, as claims refer to it, and by the namespace of the claims
+	gone, goneBefore map[types.UID]struct{}      // claims that were deleted; the latter are forgotten first
 }
 
 // claimUsage is what one claim uses of the class that it names.
@@ -31,14 +30,14 @@ type claimUsage struct {
 	amount    int64
 }
 
-// maxGone is how many deleted claims are remembered.
-const maxGone = 20_000
+// maxGone is how many deleted claims are remembered, twice at most.
+const maxGone = 10_000
 
 func newUsages(kind *selector.ClaimKind) *usages {
 	if !kind.Hard {
 		return nil
 	}
-	return &usages{claims: map[types.UID]claimUsage{}, classes: map[uint64]map[string]int64{}, gone: lru.New(maxGone)}
+	return &usages{claims: map[types.UID]claimUsage{}, classes: map[uint64]map[string]int64{}, gone: map[types.UID]struct{}{}}
 }
 
 func newClaimUsage(kind *selector.ClaimKind, namespace, version string, object map[string]any) (u claimUsage) {
@@ -93,7 +92,10 @@ func (u *usages) remove(uid types.UID, version uint64) {
 	u.version = max(u.version, version)
 	u.add(u.claims[uid], -1)
 	delete(u.claims, uid)
-	u.gone.Add(uid, nil)
+	if len(u.gone) == maxGone {
+		u.gone, u.goneBefore = map[types.UID]struct{}{}, u.gone
+	}
+	u.gone[uid] = struct{}{}
 }
 
 // shows reports whether the watch has seen what became of a write.
@@ -102,8 +104,9 @@ func (u *usages) shows(w selector.Write) bool {
 	if c, there := u.claims[uid]; there {
 		return w.Base == "" || c.version > parseVersion(w.Base)
 	}
-	_, gone := u.gone.Get(uid)
-	return gone
+	_, gone := u.gone[uid]
+	_, goneBefore := u.goneBefore[uid]
+	return gone || goneBefore
 }
 
 func (u *usages) addTo(usage *selector.Usage, class uint64) {
@@ -118,7 +121,12 @@ func newUsage() selector.Usage {
 }
 
 // Usages are how much claims use of classes, for whoever keeps the ledgers.
-type Usages struct{ *Claims }
+type Usages struct{ Claims *Claims }
+
+// OnChange calls a function after each change of the claims, until the context ends.
+func (u Usages) OnChange(ctx context.Context, call func(claimKind string)) {
+	u.Claims.OnChange(ctx, call)
+}
 
 // Usage of a class by the claims that are watched, and which of these writes the watches show. known is false until the
 // claims of all kinds that can have the class are listed.
@@ -147,10 +155,10 @@ func (u Usages) Usage(class *inventory.Class, writes []selector.Write) (usage se
 
 // using are the watches of all claims that can have classes of a kind. known is false while one is missing.
 func (u Usages) using(kind *inventory.ClassKind) (watches []*claimWatch, known bool) {
-	snapshot, all := u.registration.Inventory.Snapshot(), u.watches()
+	snapshot, all := u.Claims.registration.Inventory.Snapshot(), u.Claims.watches()
 	for _, name := range kind.ClaimKinds {
 		view := snapshot[name]
-		if view == nil || view.Conflict != nil || errors.Is(u.Problem(name), cluster.ErrNotInstalled) {
+		if view == nil || view.Conflict != nil || errors.Is(u.Claims.Problem(name), cluster.ErrNotInstalled) {
 			continue
 		}
 		w := all[name]
@@ -171,7 +179,7 @@ func (u Usages) List(ctx context.Context, kind *inventory.ClassKind) (func(*inve
 	listed := map[*claimWatch]*usages{}
 	for _, w := range watches {
 		all := newUsages(w.kind)
-		version, err := u.client.list(ctx, w.resource, func(raw []byte) error {
+		version, err := u.Claims.client.list(ctx, w.resource, func(raw []byte) error {
 			head, err := readHead(raw)
 			if err != nil {
 				return err
@@ -203,11 +211,11 @@ func (u Usages) List(ctx context.Context, kind *inventory.ClassKind) (func(*inve
 // Landed reads whether a write is stored: its claim is there at another version than the base. A write of a claim kind
 // that is not watched any more is not.
 func (u Usages) Landed(ctx context.Context, write selector.Write) (bool, error) {
-	w := u.watches()[write.ClaimKind]
+	w := u.Claims.watches()[write.ClaimKind]
 	if w == nil {
 		return false, nil
 	}
-	raw, err := u.client.Get(ctx, w.resource, write.Namespace, write.Name)
+	raw, err := u.Claims.client.Get(ctx, w.resource, write.Namespace, write.Name)
 	if raw == nil || err != nil {
 		return false, err
 	}

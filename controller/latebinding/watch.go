@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -38,8 +37,10 @@ type claimWatch struct {
 	cluster.Health
 
 	published atomic.Pointer[claimSummary]
-	owner     sync.Mutex // guards the fields below
-	state     *claimState
+	// owner has room for the one who owns the fields below. It is no mutex, because nobody waits for it once the watch is stopped.
+	owner  chan struct{}
+	state  *claimState
+	before *claimWatch // the watch that this one replaces, whose counts stay until this one has synced
 }
 
 func newClaimWatch(
@@ -47,7 +48,7 @@ func newClaimWatch(
 ) *claimWatch {
 	w := &claimWatch{
 		kind: kind, resource: of.GroupVersion().WithResource(kind.Resource.Resource), objectKind: of.Kind,
-		namespaces: namespaces, changed: changed, state: &claimState{
+		namespaces: namespaces, changed: changed, owner: make(chan struct{}, 1), state: &claimState{
 			bound: boundClaims{kind, map[types.UID]classCounts{}}, waiting: map[types.UID]*waitingClaim{}, usages: newUsages(kind),
 			room: room{limit: v1beta1.DefaultLateMemory, selects: namespaces, namespaces: map[string]*namespace{}},
 		},
@@ -59,9 +60,13 @@ func newClaimWatch(
 
 // own makes a change, alone. It does nothing once the watch is stopped. A change must not call own, for it would wait for itself.
 func (w *claimWatch) own(change func(*claimState)) {
-	w.owner.Lock()
-	defer w.owner.Unlock()
-	if w.stopped.Err() != nil {
+	select {
+	case <-w.stopped.Done():
+		return
+	case w.owner <- struct{}{}:
+	}
+	defer func() { <-w.owner }()
+	if w.stopped.Err() != nil { // Both were ready.
 		return
 	}
 	defer func() { w.published.Store(w.state.summary()) }() // After a panic, too.
@@ -107,7 +112,11 @@ func (w *claimWatch) Remove(seen *claimSeen) {
 
 // Replace all claims.
 func (w *claimWatch) Replace(all []*claimSeen) {
-	w.update(func(s *claimState) { s.replace(all) })
+	w.update(func(s *claimState) {
+		s.replace(all)
+		w.before.withdraw()
+		w.before = nil
+	})
 }
 
 // update makes a change that others are told about.
@@ -116,24 +125,18 @@ func (w *claimWatch) update(change func(*claimState)) {
 	w.changed()
 }
 
-// end the watch, and return its counts for the next.
-func (w *claimWatch) end() map[types.UID]classCounts {
-	w.stop()
-	w.owner.Lock() // The last change has ended.
-	defer w.owner.Unlock()
-	counts := w.state.bound.counts
-	w.state.bound.counts = nil
-	return counts
-}
-
-// withdraw ends the watch, if there is one, and takes its claims off the counts.
+// withdraw stops the watch, if there is one, and takes its claims off the counts.
 func (w *claimWatch) withdraw() {
-	if w != nil {
-		bound := boundClaims{w.kind, w.end()}
-		for uid := range bound.counts {
-			bound.remove(uid)
-		}
+	if w == nil {
+		return
 	}
+	w.stop()
+	w.owner <- struct{}{} // The last change has ended.
+	defer func() { <-w.owner }()
+	for uid := range w.state.bound.counts {
+		w.state.bound.remove(uid)
+	}
+	w.before.withdraw()
 }
 
 // claimSeen is what read takes from a claim for the store.
@@ -144,8 +147,7 @@ type claimSeen struct {
 	classes      [2]uint64
 	usage        int64
 	generateName string
-	waits        bool       // It is not left alone.
-	group        *group     // if it waits and there is room
+	group        *group     // nil if the claim is left alone
 	uses         claimUsage // where classes have a capacity with enforcement Hard
 	endsList     bool       // It is not a claim: the API server sends it after the last one.
 }
@@ -190,7 +192,7 @@ func (w *claimWatch) read(raw []byte) (*claimSeen, error) {
 	}
 	seen := head.seen()
 	ask, waits := judge(w.kind, raw, seen)
-	if seen.waits = waits; waits {
+	if waits {
 		// At once, so that a list holds each selector once while it is read.
 		w.own(func(s *claimState) { seen.group = s.room.group(s.room.namespaceOf(seen.namespace), ask) })
 	}

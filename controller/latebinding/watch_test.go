@@ -2,58 +2,100 @@ package latebinding
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
-
-	"github.com/classbind/classbind/controller/controllertest"
 )
 
-// TestSeenMetadata checks what the Reflector goes by, to go on after a watch that ended.
-func TestSeenMetadata(t *testing.T) {
-	w := newLateWatch(t)
-	for event, object := range map[apiwatch.EventType]string{
-		apiwatch.Added: `{"metadata":{"namespace":"team-a","name":"db","resourceVersion":"7"},"spec":{}}`, apiwatch.Bookmark: `{"metadata":{"resourceVersion":"8","annotations":{"k8s.io/initial-events-end":"true"}}}`,
-	} {
-		seen, err := w.readEvent(event, []byte(object))
-		require.NoError(t, err)
-		m, err := meta.Accessor(seen)
-		require.NoError(t, err)
-		want := &metav1.ObjectMeta{Namespace: "team-a", Name: "db", ResourceVersion: "7"}
-		if event == apiwatch.Bookmark {
-			want = &metav1.ObjectMeta{ResourceVersion: "8", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}
+// endedWatches show claims that are created and then deleted, each in a version of its own, up to version last. A watch ends after a
+// hundred events, as an API server ends those that read slower than claims change.
+func endedWatches(claims int, last *atomic.Int64) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		from, _ := strconv.Atoi(q.Get("resourceVersion"))
+		if q.Get("sendInitialEvents") != "" {
+			from = 1
+			_, _ = io.WriteString(w, `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n")
 		}
-		assert.Equal(t, want, m)
+		for version := from + 1; version <= min(from+100, int(last.Load())); version++ {
+			event, n := "ADDED", version-2
+			if n >= claims {
+				event, n = "DELETED", n-claims
+			}
+			_, _ = fmt.Fprintf(w, `{"type":%q,"object":{"metadata":{"namespace":"team-a","uid":"%d","name":"waits-%d","resourceVersion":"%d"},"spec":%s}}`+"\n", event, n, n, version, selecting(n, 20))
+		}
 	}
 }
 
-func TestWatchIsReplaced(t *testing.T) {
-	const bound = `{"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":"gold"}}`
-	first, second := newLateWatch(t), newLateWatch(t)
-	second.kind.Tally = first.kind.Tally
-	gold := controllertest.NewClassKind("golds.example.org", "Gold").NewClass(&metav1.ObjectMeta{Name: "gold"}, nil)
-	addClaim(t, first, claimJSON(1, bound))
-	second.state.bound.counts = first.end()
-	addClaim(t, first, claimJSON(2, bound))
-	n, _ := first.counts()
-	assert.Equal(t, ClaimCounts{Bound: 1}, n, "We should answer still, and change nothing.")
-	assert.EqualValues(t, 1, second.kind.BoundClaims(gold), "We should count its claims until the next watch has.")
-	seen, err := second.read(claimJSON(1, bound))
+func TestEndedWatches(t *testing.T) {
+	const claims = 1050
+	last := &atomic.Int64{}
+	last.Store(1 + claims)
+	s := httptest.NewServer(endedWatches(claims, last))
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	client, err := NewClient(&rest.Config{Host: s.URL, QPS: -1})
 	require.NoError(t, err)
-	second.Replace([]*claimSeen{seen})
-	assert.EqualValues(t, 1, second.kind.BoundClaims(gold), "We should count no claim twice.")
-	second.withdraw()
-	assert.Zero(t, second.kind.BoundClaims(gold), "We should count no claim that is watched no more.")
-	second.own(func(*claimState) { assert.Fail(t, "We should change nothing any more.") })
+	w := newLateWatch(t)
+	w.start(client, func(error) {})
+	eventually(t, "We should see all claims.", func(c *assert.CollectT) {
+		n, synced := w.counts()
+		assert.True(c, synced)
+		assert.Equal(c, claims, n.Waiting)
+	})
+	last.Store(1 + 2*claims)
+	eventually(t, "We should see all claims go.", func(c *assert.CollectT) {
+		n, _ := w.counts()
+		assert.Zero(c, n.Waiting)
+	})
+}
+
+// TestOwner has a change take long, and a watch be replaced.
+func TestOwner(t *testing.T) {
+	const bound = `{"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":"gold"}}`
+	t.Run("LongChange", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newLateWatch(t)
+			addClaim(t, w, claimJSON(1, bound))
+			next, err := w.read(claimJSON(2, bound))
+			require.NoError(t, err)
+			end := make(chan struct{})
+			go w.own(func(*claimState) { <-end })
+			synctest.Wait()
+			go w.Put(next)
+			synctest.Wait()
+			n, _ := w.counts()
+			assert.Equal(t, ClaimCounts{Bound: 1}, n, "We should answer meanwhile, and make one change at a time.")
+			close(end)
+			synctest.Wait()
+			n, _ = w.counts()
+			assert.Equal(t, ClaimCounts{Bound: 2}, n, "We should make the next change then.")
+		})
+	})
+	t.Run("Replaced", func(t *testing.T) {
+		first, second := newLateWatch(t), newLateWatch(t)
+		addClaim(t, first, claimJSON(1, bound))
+		first.stop()
+		addClaim(t, first, claimJSON(2, bound))
+		n, _ := first.counts()
+		assert.Equal(t, ClaimCounts{Bound: 1}, n, "We should answer still, and change nothing.")
+		second.before = first
+		assert.Len(t, first.state.bound.counts, 1, "We should count its claims until the next watch has.")
+		second.Replace(nil)
+		assert.Empty(t, first.state.bound.counts, "We should count no claim twice.")
+		second.withdraw()
+		second.own(func(*claimState) { assert.Fail(t, "We should change nothing any more.") })
+	})
 }
 
 // The API server of a claim kind may be a vendor's, and answer anything.

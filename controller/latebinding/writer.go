@@ -30,7 +30,7 @@ type lateWriter struct {
 	queue  workqueue.TypedRateLimitingInterface[waitingItem]
 }
 
-// waitingItem is a claim to be bound, or whose author is to be told that it waits.
+// waitingItem is a claim to be bound.
 type waitingItem struct {
 	namespace string
 	uid       types.UID

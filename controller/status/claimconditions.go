@@ -288,6 +288,8 @@ func singleDefault(claimKind string, of map[inventory.Seat][]*inventory.Class) m
 			named(cordoned), cordoned[0].Uncordon(claimKind))
 	case len(of) == 0:
 		c.Reason, c.Message = v1beta1.ReasonNoDefault, "a claim without a selector finds no class"
+	case len(of[inventory.Seat{ClaimKind: claimKind}]) == 0:
+		c.Message += " of its namespace or partition, if that has one"
 	}
 	return c
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -71,6 +72,29 @@ func TestCountClaims(t *testing.T) {
 	}
 }
 
+func TestOnClassCounts(t *testing.T) {
+	inv := selector.NewInventory()
+	inv.SetClaimKind(selector.NewClaimKind(controllertest.NewClaimKind("claims.example.org")))
+	for _, name := range []string{"golds.example.org", "silvers.example.org"} {
+		k := controllertest.NewClassKind(name, name)
+		k.ClaimKinds = []string{"claims.example.org"}
+		inv.SetClasses(inventory.NewClasses(k, nil))
+	}
+	others := controllertest.NewClassKind("others.example.org", "Other")
+	others.ClaimKinds = []string{"others.example.org"}
+	inv.SetClasses(inventory.NewClasses(others, nil))
+	inv.Open()
+	var counted []string
+	c := &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*controllertest.NewClaimKind("claims.example.org")}}
+	s := &Writer{Snapshot: inv.Snapshot, Registration: fixed{}, Claims: watched{}, ClaimEntries: said{}, Client: c}
+	s.onClassCounts(t.Context(), func(classKind string) { counted = append(counted, classKind) })
+	s.counted.Notify("nobody.example.org")
+	assert.Empty(t, counted, "We should count nothing for claims that no class serves.")
+	_, err := s.reconcileClaimKind(t.Context(), "claims.example.org")
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []string{"golds.example.org", "silvers.example.org"}, counted, "We should count the classes that serve these claims, and no others.")
+}
+
 func TestDescribeClaims(t *testing.T) {
 	const bound, known = "True/Watched: claims without a class are bound when there is one for them", "True/Watched: the claims of each class are counted"
 	const unbound, unknown = "claims without a class are not bound later: ", "the claims of each class are not counted, so only those bound in the last 40 seconds count, and no class is deleted whose ClassKind has spec.onDelete Deny: "
@@ -104,7 +128,7 @@ func TestDescribeClaims(t *testing.T) {
 		},
 		"NotWatchedYet": {
 			reason: "We should say that we do not watch yet.", claims: watched{err: notWatched, late: notWatched},
-			later: "False/NotSynced: " + unbound + "the API server has not listed the claims yet", counted: "False/NotSynced: " + unknown + "the API server has not listed the claims yet",
+			later: "False/NotSynced: " + unbound + "they are not watched yet", counted: "False/NotSynced: " + unknown + "they are not watched yet",
 		},
 		"NotWatchedYetByThisLeader": {
 			reason: "We should let stand what another leader wrote until we know better.", before: well, written: numbers{seven, three},
