@@ -70,7 +70,7 @@ func TestReviewOfRegistrations(t *testing.T) {
 		"Expression": {reason: "We should refuse what can never work.", request: newRegistrationRequest("claimkinds", broken, ""), refused: `spec.claims.when: Invalid value: "claim ++": line 1, column `, audit: v1beta1.ReasonInvalidExpression},
 		"ExpressionOfClasses": {
 			reason: "We should refuse it of classes, too.", request: newRegistrationRequest("classkinds", `{"offerWhen":"claim.spec"}`, ""),
-			refused: "spec.offerWhen: Invalid value: \"claim.spec\": line 1, column 1: claim cannot be used here; this expression may use class", audit: v1beta1.ReasonInvalidExpression,
+			refused: "spec.offerWhen: Invalid value: \"claim.spec\": line 1, column 1: claim cannot be used here; the variable here is class", audit: v1beta1.ReasonInvalidExpression,
 		},
 		"ExpressionAsItWas":    {reason: "We should let an update pass that leaves it as it was, such as of an older release.", request: newRegistrationRequest("claimkinds", broken, broken), problems: []string{"a"}, warnings: []string{"golds.example.org: a"}, audit: "Reviewed"},
 		"AnotherExpression":    {reason: "We should refuse another one that does not compile.", request: newRegistrationRequest("claimkinds", `{"claims":{"when":"claim --"}}`, broken), refused: `spec.claims.when: Invalid value: "claim --": line 1, column `, audit: v1beta1.ReasonInvalidExpression},

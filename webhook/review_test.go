@@ -620,7 +620,7 @@ func asking(of reflect.Type) (names []string) {
 // setCostly makes it costly to decide on claims of gold.
 func setCostly(i *selector.Inventory) {
 	costly := func(s *v1beta1.ClaimKindSpec) {
-		const letters = "'abcdefghijklmnop'.split('')"
+		const letters = "'abcdefghijklmnopqrstuvw'.split('')"
 		s.Classes.Fits = []v1beta1.Fit{{Name: "Costly", Expression: letters + ".all(a, " + letters + ".all(b, claim.metadata.name + a + b != class.metadata.name))"}}
 	}
 	i.SetClaimKind(newClaimKind(costly))

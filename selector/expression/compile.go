@@ -2,7 +2,6 @@
 package expression
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,6 +25,8 @@ const (
 	maxCharacters = 2048
 	// maxDepth of an expression. The time to check the types in it grows with a power of it: here, it is at most 0.3 s.
 	maxDepth = 100
+	// maxErrors of an expression that are shown.
+	maxErrors = 3
 	// maxCost of one evaluation. It is the budget of a class, so that the last evaluation
 	// of a claim exceeds the claim's budget by a tenth at most.
 	maxCost = v1beta1.MaxClassExpressionCost
@@ -35,8 +36,9 @@ const (
 var env = sync.OnceValue(func() *cel.Env {
 	base := environment.MustBaseEnvSet(version.MajorMinor(1, 31)).NewExpressionsEnv()
 	options := []cel.EnvOption{
+		cel.CustomTypeAdapter(adapter{}),
 		cel.ParserRecursionLimit(maxDepth),
-		cel.EnableMacroCallTracking(), // For the text of terms.
+		cel.EnableMacroCallTracking(), // For Rename.
 		shortChains(base),
 	}
 	for _, name := range variables {
@@ -160,12 +162,24 @@ var results = [...]struct {
 	anything: {"a value", nil},
 }
 
-// newError of the first of some issues.
 func newError(text string, issues *cel.Issues, scope Scope) *Error {
-	first := slices.MinFunc(issues.Errors(), func(a, b *common.Error) int {
-		return cmp.Or(a.Location.Line()-b.Location.Line(), a.Location.Column()-b.Location.Column())
+	all := issues.Errors()
+	slices.SortStableFunc(all, func(a, b *common.Error) int {
+		if a.Location.Line() != b.Location.Line() {
+			return a.Location.Line() - b.Location.Line()
+		}
+		return a.Location.Column() - b.Location.Column()
 	})
-	return &Error{max(first.Location.Line(), 1), max(first.Location.Column()+1, 1), words(first.Message, scope), text}
+	var result *Error
+	for i, one := range all[:min(len(all), maxErrors)] {
+		e := &Error{max(one.Location.Line(), 1), max(one.Location.Column()+1, 1), words(one.Message, scope), text}
+		if i == 0 {
+			result = e
+		} else {
+			result.Text += "; " + e.Error()
+		}
+	}
+	return result
 }
 
 // words of an error, without what only the authors of CEL understand.
@@ -182,8 +196,17 @@ func words(message string, scope Scope) string {
 	return truncate.String(message, 2*v1beta1.MaxShownBytes)
 }
 
-// words say which variables an expression may use.
-func (s Scope) words() string { return "this expression may use " + strings.Join(s.Variables, ", ") }
+// words say which variables there are.
+func (s Scope) words() string {
+	switch len(s.Variables) {
+	case 0:
+		return "there are no variables here"
+	case 1:
+		return "the variable here is " + s.Variables[0]
+	default:
+		return "the variables here are " + strings.Join(s.Variables, ", ")
+	}
+}
 
 // Variables of expressions.
 const (
@@ -274,45 +297,26 @@ func shortChains(base *cel.Env) cel.EnvOption {
 	return cel.Macros(macros...)
 }
 
-// What a part of a call is that must be a constant.
-const (
-	pattern     = "pattern"
-	separator   = "separator"
-	replacement = "replacement"
-	format      = "format"
-)
-
-// constantPart returns the part of a call that must be a constant text, nil if there is none, and what it is: a pattern, or
-// a text that is put into another one many times.
-func constantPart(call ast.CallExpr) (part ast.Expr, what string) {
+// mustBeConstant returns the part of a call that must be a constant, nil if there is none, and
+// what it is: a text that is put into another one many times, or a pattern.
+func mustBeConstant(call ast.CallExpr) (part ast.Expr, what string) {
+	all := call.Args()
+	if call.IsMemberFunction() {
+		all = append([]ast.Expr{call.Target()}, all...)
+	}
 	at := 1
 	switch call.FunctionName() {
 	case "matches", "find", "findAll":
-		what = pattern
+		what = "pattern"
 	case "join":
-		what = separator
+		what = "separator"
 	case "replace":
-		at, what = 2, replacement
+		at, what = 2, "replacement"
 	case "format":
-		at, what = 0, format
+		at, what = 0, "format"
 	}
-	args := arguments(call)
-	if what == "" || at >= len(args) {
+	if what == "" || at >= len(all) || all[at].Kind() == ast.LiteralKind {
 		return nil, ""
 	}
-	return args[at], what
-}
-
-// arguments of a call, the first of which may stand before its name.
-func arguments(call ast.CallExpr) []ast.Expr {
-	if call.IsMemberFunction() {
-		return append([]ast.Expr{call.Target()}, call.Args()...)
-	}
-	return call.Args()
-}
-
-// literal text that an expression is, empty if it is none.
-func literal(e ast.Expr) string {
-	text, _ := e.AsLiteral().(types.String)
-	return string(text)
+	return all[at], what
 }

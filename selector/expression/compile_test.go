@@ -31,7 +31,9 @@ func TestCompileErrors(t *testing.T) {
 		"Syntax": {"We should show the end of an expression that is not complete", "claim.spec.x +", Text, ofClaim, "line 1, column 15: mismatched input '<EOF>'", "claim.spec.x +\n              ^"},
 		"Chain": {
 			"We should refuse a chain whose syntax tree would have 2^30 nodes", "claim.?a" + strings.Repeat(".optMap(a, a)", 30), Bool, ofClaim,
-			"line 1, column 29: optMap must follow a shorter expression: use has() and ?: instead", "",
+			"line 1, column 29: optMap must follow a shorter expression: use has() and ?: instead; " +
+				"line 1, column 81: optMap must follow a shorter expression: use has() and ?: instead; " +
+				"line 1, column 133: optMap must follow a shorter expression: use has() and ?: instead", "",
 		},
 		"OptionalElement": {
 			"We should refuse an optional element of a list, at which CEL's validator panics", "[?claim.spec.x].size() > 0", Bool, ofClaim,
@@ -41,17 +43,19 @@ func TestCompileErrors(t *testing.T) {
 			"We should show the line of the error alone", "true &&\n\tclaim.spec.a + 'ä' + 1 + claim.b == 2", Bool, ofClaim,
 			"line 2, column 21: found no matching overload for '_+_' applied to '(string, int)'", "\tclaim.spec.a + 'ä' + 1 + claim.b == 2\n\t                   ^",
 		},
-		"Unknown": {"We should say which variables there are", "klass.driver == 'a'", Bool, ofClaim, "line 1, column 1: there is no variable or function klass; this expression may use claim, related", "klass.driver == 'a'\n^"},
+		"Unknown": {"We should say which variables there are", "klass.driver == 'a'", Bool, ofClaim, "line 1, column 1: there is no variable or function klass; the variables here are claim, related", "klass.driver == 'a'\n^"},
 		"Several": {
-			"We should show the first error", "'b' + 1 == c && a", Bool, ofClass,
-			"line 1, column 5: found no matching overload for '_+_' applied to '(string, int)'", "'b' + 1 == c && a\n    ^",
+			"We should show the first error, and others after it", "a && 'b' + 1 == c", Bool, ofClass,
+			"line 1, column 1: there is no variable or function a; the variable here is class; line 1, column 10: found no matching overload for '_+_' " +
+				"applied to '(string, int)'; line 1, column 17: there is no variable or function c; the variable here is class", "a && 'b' + 1 == c\n^",
 		},
-		"OutOfScope":     {"We should refuse a variable that has no value here", "class.a && claim.a", Bool, ofClass, "line 1, column 12: claim cannot be used here; this expression may use class", "class.a && claim.a\n           ^"},
+		"OutOfScope":     {"We should refuse a variable that has no value here", "class.a && claim.a", Bool, ofClass, "line 1, column 12: claim cannot be used here; the variable here is class", "class.a && claim.a\n           ^"},
+		"NoVariables":    {"We should say that there are none", "claim.a", Bool, Scope{}, "line 1, column 1: claim cannot be used here; there are no variables here", "claim.a\n^"},
 		"Whole":          {"We should hold fields only", "'a' in class", Bool, ofClass, "line 1, column 8: name a field of class", "'a' in class\n       ^"},
 		"WholeByKey":     {"We should hold fields only", "claim[claim.spec.x] == 1", Bool, ofClaim, "line 1, column 1: name a field of claim", "claim[claim.spec.x] == 1\n^"},
 		"WholeRelated":   {"We should hold fields only", "related.plan == null", Bool, ofClaim, "line 1, column 1: name a field of related.plan", "related.plan == null\n^"},
 		"AnyRelated":     {"We should know which object it is", "related[claim.a].b", Bool, ofClaim, "line 1, column 1: name a field of related", "related[claim.a].b\n^"},
-		"UnknownRelated": {"We should say which related objects there are", "related.plna.spec.x", Text, ofClaim, "line 1, column 1: there is no related.plna here; the related objects are plan", "related.plna.spec.x\n^"},
+		"UnknownRelated": {"We should say which related objects there are", "related.plna.spec.x", Text, ofClaim, "line 1, column 1: there is no related.plna here; there is related.plan", "related.plna.spec.x\n^"},
 		"NoRelated":      {"We should say that there are none", "related.plan.spec.x", Text, Scope{Variables: []string{Related}}, "line 1, column 1: there is no related.plan here", "related.plan.spec.x\n^"},
 		"Bool":           {"We should check the type", "size(claim.a)", Bool, ofClaim, "line 1, column 1: must be true or false, is of type int", "size(claim.a)\n^"},
 		"Text":           {"We should check the type", "[claim.a]", Text, ofClaim, "line 1, column 1: must be a text, is of type list(dyn)", "[claim.a]\n^"},
@@ -65,12 +69,12 @@ func TestCompileErrors(t *testing.T) {
 		"Replacement":    {"We should not make a long text of two", "claim.a.replace('a', claim.a)", Text, ofClaim, "line 1, column 16: the replacement of replace must be a constant text", ""},
 		"Separator":      {"We should not make a long text of two", "claim.a.join(claim.b)", Text, ofClaim, "line 1, column 13: the separator of join must be a constant text", ""},
 		"Format":         {"We should not take a format of claims", "claim.a.format([1])", Text, ofClaim, "line 1, column 15: the format of format must be a constant text", ""},
-		"TooNew":         {"We should refuse what Kubernetes 1.31 does not have", "class.a.sort() == []", Bool, ofClass, "line 1, column 13: there is no variable or function sort; this expression may use class", "class.a.sort() == []\n            ^"},
+		"TooNew":         {"We should refuse what Kubernetes 1.31 does not have", "class.a.sort() == []", Bool, ofClass, "line 1, column 13: there is no variable or function sort; the variable here is class", "class.a.sort() == []\n            ^"},
 		"Namespace":      {"We should name the variable as its author does", "namespace + 1", Number, everything, "line 1, column 1: name a field of namespace", "namespace + 1\n^"},
 		"Empty":          {"We should refuse nothing", "", Bool, ofClass, "line 1, column 1: mismatched input '<EOF>'", "\n^"},
 		"TooLong":        {"We should bound the work", strings.Repeat("1", 2049), Bool, ofClass, "line 1, column 1: must be at most 2048 characters, has 2049", strings.Repeat("1", 97) + "...\n^"},
 		"TooNested":      {"We should bound the work", strings.Repeat("(", 1000) + "1" + strings.Repeat(")", 1000), Bool, ofClass, "line 1, column 1: expression recursion limit exceeded: 100", ""},
-		"Undeclared":     {"We should not let the parts of a comprehension out", "[1].all(x, true) && x", Bool, ofClass, "line 1, column 21: there is no variable or function x; this expression may use class", ""},
+		"Undeclared":     {"We should not let the parts of a comprehension out", "[1].all(x, true) && x", Bool, ofClass, "line 1, column 21: there is no variable or function x; the variable here is class", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, err := Compile(tc.text, tc.result, tc.scope)
@@ -82,6 +86,17 @@ func TestCompileErrors(t *testing.T) {
 				assert.Equal(t, tc.caret, failed.Caret(), tc.reason)
 			}
 		})
+	}
+}
+
+func TestCompileResults(t *testing.T) {
+	for result, texts := range map[Result][]string{
+		Bool: {"true", "claim.a", "claim.a == 1"}, Text: {"'a'", "claim.a", "claim.a + 'b'"}, Number: {"1", "1u", "1.5", "claim.a * 2"},
+		Selector: {"'a=b'", "{'a': claim.b}", "{'a': 'b'}", "{}", "claim.a", "dyn(1)"},
+	} {
+		for _, text := range texts {
+			compiled(t, text, result)
+		}
 	}
 }
 
@@ -157,6 +172,8 @@ func TestTerms(t *testing.T) {
 		}
 		assert.Equal(t, want, got, text)
 	}
+	presence := compiled(t, "has(class.a) && class.a.b == 1", Bool).Terms()[0]
+	assert.Equal(t, []fields.Path{{"a", "b"}}, presence.Looks(Class), "We should hold no more for a term than for the whole.")
 }
 
 // TestTermsOfAnyText has expressions whose terms CEL writes in a way that it would not take.
@@ -208,6 +225,24 @@ func TestEquality(t *testing.T) {
 			assert.Equal(t, want.path, path, text)
 			assert.Equal(t, want.value, value.String(), text)
 		}
+	}
+}
+
+func TestRename(t *testing.T) {
+	names := map[string]string{Claim: "object", Class: "oldObject"}
+	for text, want := range map[string]string{
+		"claim.claim == class['claim']":                            "object.claim == oldObject['claim']",
+		"'claim.a' + claim.a // claim":                             "'claim.a' + object.a // claim",
+		"\"ä→😀\" + claim.a":                                        "\"ä→😀\" + object.a",
+		"claim.a.all(claim, claim.b) && claim.c":                   "object.a.all(claim, claim.b) && object.c",
+		"claim.a.all(object, object == claim.b)":                   "object.a.all(object_, object_ == object.b)",
+		"claim.a.all(object_, [1].all(object, object_ == object))": "object.a.all(object_, [1].all(object__, object_ == object__))",
+		"claim.a.map(oldObject, class.b).map(x, claim.c, x)":       "object.a.map(oldObject_, oldObject.b).map(x, object.c, x)",
+		"has(claim.a) && has(claim.?b.c)":                          "has(object.a) && has(object.?b.c)",
+		"claim.a.all(namespace, namespace == 1)":                   "object.a.all(namespac__, namespac__ == 1)",
+		"claim.?a.optMap(object, object == claim.b)":               "object.?a.optMap(object_, object_ == object.b)",
+	} {
+		assert.Equal(t, want, compiled(t, text, anything).Rename(names))
 	}
 }
 

@@ -59,42 +59,69 @@ func (in *Input) variable(name string) any {
 	return nil
 }
 
-// Bool evaluates an expression with that result, as do the others.
+// Bool evaluates an expression with that result, as do Text and Number.
 func (e *Expression) Bool(in *Input, budget *Budget) (bool, error) {
-	v, err := e.evaluate(in, budget, Bool)
-	is, _ := v.(bool)
-	return is, err
+	v, err := e.eval(in, budget)
+	if err != nil {
+		return false, err
+	}
+	b, ok := v.(types.Bool)
+	if !ok {
+		return false, typeError(Bool, v)
+	}
+	return bool(b), nil
 }
 
 // Text evaluates an expression for a text.
 func (e *Expression) Text(in *Input, budget *Budget) (string, error) {
-	v, err := e.evaluate(in, budget, Text)
-	text, _ := v.(string)
-	return text, err
+	v, err := e.eval(in, budget)
+	if err != nil {
+		return "", err
+	}
+	s, ok := v.(types.String)
+	if !ok {
+		return "", typeError(Text, v)
+	}
+	return string(s), nil
 }
 
 // Number evaluates an expression for a number: an int64 or a float64, never NaN.
 func (e *Expression) Number(in *Input, budget *Budget) (any, error) {
-	return e.evaluate(in, budget, Number)
-}
-
-// Amount evaluates an expression for a number or a text that may be a quantity: see Units.
-func (e *Expression) Amount(in *Input, budget *Budget) (any, error) {
-	return e.evaluate(in, budget, Amount)
-}
-
-// Value evaluates any expression: the result is as JSON is decoded, with int64 and float64.
-func (e *Expression) Value(in *Input, budget *Budget) (any, error) {
-	return e.evaluate(in, budget, anything)
-}
-
-func (e *Expression) evaluate(in *Input, budget *Budget, want Result) (any, error) {
 	v, err := e.eval(in, budget)
 	if err != nil {
 		return nil, err
 	}
-	if t, ok := v.Type().(*types.Type); !ok || want != anything && !slices.Contains(results[want].kinds, t.Kind()) {
-		return nil, typeError(want, v)
+	return asNumber(v)
+}
+
+func asNumber(v ref.Val) (any, error) {
+	switch n := v.(type) {
+	case types.Int:
+		return int64(n), nil
+	case types.Uint:
+		return number(n), nil
+	case types.Double:
+		if math.IsNaN(float64(n)) {
+			return nil, errors.New("must be a number, is NaN")
+		}
+		return float64(n), nil
+	default:
+		return nil, typeError(Number, v)
+	}
+}
+
+func number(n types.Uint) any {
+	if n > math.MaxInt64 {
+		return float64(n)
+	}
+	return int64(n)
+}
+
+// Value evaluates any expression: the result is as JSON is decoded, with int64 and float64.
+func (e *Expression) Value(in *Input, budget *Budget) (any, error) {
+	v, err := e.eval(in, budget)
+	if err != nil {
+		return nil, err
 	}
 	return decoded(v)
 }
@@ -102,16 +129,8 @@ func (e *Expression) evaluate(in *Input, budget *Budget, want Result) (any, erro
 func decoded(v ref.Val) (any, error) {
 	switch v := v.(type) {
 	case types.Uint:
-		if v > math.MaxInt64 {
-			return float64(v), nil
-		}
-		return int64(v), nil
-	case types.Double:
-		if math.IsNaN(float64(v)) {
-			return nil, errors.New("must be a number, is NaN")
-		}
-		return float64(v), nil
-	case types.String, types.Bool, types.Int, types.Null:
+		return number(v), nil
+	case types.String, types.Bool, types.Int, types.Double, types.Null:
 		return native(v), nil
 	case traits.Lister:
 		list := []any{}
@@ -151,7 +170,7 @@ func (e *Expression) eval(in *Input, budget *Budget) (ref.Val, error) {
 	if e.plain != nil { // If it is there, no program is needed.
 		v, err := find(in.variable(e.plain.variable), e.plain.path)
 		if cost := callCost + 1 + uint64(len(e.plain.path)); v != nil && err == nil {
-			return types.DefaultTypeAdapter.NativeToValue(v), budget.take(cost)
+			return adapter{}.NativeToValue(v), budget.take(cost)
 		}
 	}
 	v, spent, err := e.program.eval(in, min(budget.Left, maxCost))

@@ -156,8 +156,6 @@ func TestBudget(t *testing.T) {
 		"claim.spec.list.all(a, claim.spec.long.matches('(a*)*b') || true)",
 		"claim.spec.list.all(a, !(1 in claim.spec.list))",
 		"claim.spec.list.all(a, claim.spec.list.indexOf('a') < 0)",
-		"claim.spec.long.indexOf(claim.spec.long, 1) < 0",
-		"claim.spec.list.all(a, 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'.matches('(a?){50}b') || true)",
 		"claim.spec.list.all(a, [claim.spec.list] == [claim.spec.list])",
 		"claim.spec.list.map(a, '%s%s%s'.format([claim.spec.long, claim.spec.long, claim.spec.long]))",
 	} {

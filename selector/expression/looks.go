@@ -44,7 +44,7 @@ func (s *search) visit(e ast.NavigableExpr) {
 	}
 	switch e.Kind() {
 	case ast.CallKind:
-		if part, what := constantPart(e.AsCall()); part != nil && part.Kind() != ast.LiteralKind {
+		if part, what := mustBeConstant(e.AsCall()); part != nil {
 			s.fail(e, "the "+what+" of "+e.AsCall().FunctionName()+" must be a constant text")
 		}
 	case ast.IdentKind:
@@ -128,11 +128,7 @@ func (s *search) add(f look, ident ast.Expr) {
 		return
 	case f.variable == Related:
 		if !slices.Contains(s.scope.Related, f.path[0]) {
-			text := "there is no " + f.path[:1].In(Related) + " here"
-			if len(s.scope.Related) > 0 {
-				text += "; the related objects are " + strings.Join(s.scope.Related, ", ")
-			}
-			s.fail(ident, text)
+			s.fail(ident, s.scope.relatedWords(f.path[0]))
 			return
 		}
 		if len(f.path) == 1 {
@@ -144,6 +140,19 @@ func (s *search) add(f look, ident ast.Expr) {
 		}
 	}
 	s.found = append(s.found, f)
+}
+
+// relatedWords say that there is no related object of this name, and which there are.
+func (s Scope) relatedWords(name string) string {
+	text := "there is no " + fields.Path{name}.In(Related) + " here"
+	if len(s.Related) == 0 {
+		return text
+	}
+	all := make([]string, len(s.Related))
+	for i, r := range s.Related {
+		all[i] = Related + "." + r
+	}
+	return text + "; there is " + strings.Join(all, ", ")
 }
 
 func (s *search) fail(at ast.Expr, text string) {

@@ -3,6 +3,7 @@ package expression
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -117,10 +118,26 @@ func (o *Object) whole() map[string]any {
 
 // Same reports whether both have the same fields with the same values.
 func (o *Object) Same(other *Object) bool {
-	if o == other || o == nil || other == nil {
-		return o == other
+	if o == other {
+		return true
 	}
-	return slices.EqualFunc(o.fields.paths, other.fields.paths, slices.Equal) && reflect.DeepEqual(o.values, other.values)
+	if o == nil || other == nil || len(o.values) != len(other.values) {
+		return false
+	}
+	samePaths := o.fields == other.fields || slices.EqualFunc(o.fields.paths, other.fields.paths, slices.Equal)
+	return samePaths && slices.EqualFunc(o.values, other.values, sameValue)
+}
+
+func sameValue(a, b any) bool {
+	switch a.(type) {
+	case []any, map[string]any, *types.Err:
+		return reflect.DeepEqual(a, b)
+	default:
+		if t := reflect.TypeOf(b); t != nil && !t.Comparable() {
+			return false
+		}
+		return a == b
+	}
 }
 
 // Find implements traits.Mapper.
@@ -143,7 +160,7 @@ func (o *Object) Find(key ref.Val) (ref.Val, bool) {
 	case ref.Val:
 		return v, true
 	default:
-		return types.DefaultTypeAdapter.NativeToValue(v), true
+		return adapter{}.NativeToValue(v), true
 	}
 }
 
@@ -168,7 +185,57 @@ func (o *Object) Contains(key ref.Val) ref.Val {
 // Type implements ref.Val.
 func (o *Object) Type() ref.Type { return types.MapType }
 
-// sortedMap is a map that an expression goes through.
+// adapter makes values of CEL. Expressions go through its maps in the order of the keys.
+type adapter struct{}
+
+// NativeToValue implements types.Adapter.
+func (a adapter) NativeToValue(value any) ref.Val {
+	switch v := value.(type) {
+	case map[string]any:
+		return &content{types.NewStringInterfaceMap(a, v), v}
+	case []any:
+		return &elements{types.NewDynamicList(a, v), v}
+	default:
+		return types.DefaultTypeAdapter.NativeToValue(v)
+	}
+}
+
+// elements of a list as JSON is decoded.
+type elements struct {
+	traits.Lister
+
+	all []any
+}
+
+// Contains implements traits.Container. A string is compared with the strings as they are: to make
+// each element a value first takes three times as long.
+func (e *elements) Contains(value ref.Val) ref.Val {
+	text, ok := value.(types.String)
+	if !ok {
+		return e.Lister.Contains(value)
+	}
+	return types.Bool(slices.Contains(e.all, any(string(text))))
+}
+
+// IsZeroValue implements traits.Zeroer.
+func (e *elements) IsZeroValue() bool { return len(e.all) == 0 }
+
+// content of an object as JSON is decoded.
+type content struct {
+	traits.Mapper
+
+	fields map[string]any
+}
+
+// Iterator implements traits.Iterable.
+func (c *content) Iterator() traits.Iterator {
+	return types.NewStringList(adapter{}, slices.Sorted(maps.Keys(c.fields))).Iterator()
+}
+
+// IsZeroValue implements traits.Zeroer.
+func (c *content) IsZeroValue() bool { return len(c.fields) == 0 }
+
+// sortedMap is a map that an expression makes and goes through.
 type sortedMap struct{ traits.Mapper }
 
 // Iterator implements traits.Iterable.
@@ -188,5 +255,5 @@ func (m sortedMap) Iterator() traits.Iterator {
 		}
 		return cmp.Compare(fmt.Sprint(a.Value()), fmt.Sprint(b.Value()))
 	})
-	return types.NewRefValList(types.DefaultTypeAdapter, keys).Iterator()
+	return types.NewRefValList(adapter{}, keys).Iterator()
 }

@@ -3,11 +3,11 @@ package expression
 import (
 	"fmt"
 	"regexp/syntax"
-	"strings"
 	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -23,14 +23,9 @@ import (
 // units limited nothing. It also learns the cost of a call only after the call. Here, a turn and a call pay before they begin.
 type program struct {
 	plan interpreter.InterpretableV2
-	// start is what an evaluation costs beside arguments and turns, and turn what each turn of a comprehension costs.
+	// start is what an evaluation costs beside calls and turns, and turn what each turn of a comprehension costs.
 	start, turn uint64
-	// meters are the parts of the expression that pay when they are evaluated, by their id.
-	meters map[int64]meter
 }
-
-// meter has a part of an expression pay.
-type meter func(interpreter.InterpretableV2) interpreter.InterpretableV2
 
 // dispatcher has the functions of the environment.
 var dispatcher = sync.OnceValue(func() interpreter.Dispatcher {
@@ -49,19 +44,22 @@ var dispatcher = sync.OnceValue(func() interpreter.Dispatcher {
 
 func newProgram(tree *ast.AST) (*program, error) {
 	e := env()
-	p := &program{meters: map[int64]meter{}}
-	p.price(tree)
+	p := &program{}
+	ranges, steps := p.price(tree)
 	attributes := interpreter.NewAttributeFactory(e.Container, e.CELTypeAdapter(), e.CELTypeProvider())
 	plan, err := interpreter.NewInterpreter(dispatcher(), e.Container, e.CELTypeProvider(), e.CELTypeAdapter(), attributes).
-		NewInterpretable(tree, interpreter.Optimize(), interpreter.CompileRegexConstants(
-			interpreter.MatchesRegexOptimization, library.FindRegexOptimization, library.FindAllRegexOptimization,
-		), interpreter.CustomDecoratorV2(p.decorate))
-	p.plan, p.meters = plan, nil
-	return p, err
+		NewInterpretable(tree, interpreter.Optimize(), interpreter.CustomDecoratorV2(p.meter(ranges, steps)))
+	if err != nil {
+		return nil, err
+	}
+	p.plan = plan
+	return p, nil
 }
 
-// price the parts of an expression. A turn costs as much as that of the comprehension with the longest.
-func (p *program) price(tree *ast.AST) {
+// price the parts of an expression that are not calls, and return the ids of what comprehensions
+// go through, and of their steps. A turn costs as much as that of the comprehension with the longest.
+func (p *program) price(tree *ast.AST) (ranges, steps map[int64]bool) {
+	ranges, steps = map[int64]bool{}, map[int64]bool{}
 	costs := map[int64]uint64{} // by the comprehension each of whose turns pays, 0 without one
 	walk(tree, func(e ast.NavigableExpr) {
 		cost := uint64(nodeCost)
@@ -72,9 +70,7 @@ func (p *program) price(tree *ast.AST) {
 			cost += mapCost * uint64(1+len(e.AsMap().Entries()))
 		case ast.ComprehensionKind:
 			fold := e.AsComprehension()
-			p.meters[fold.IterRange().ID()], p.meters[fold.LoopStep().ID()] = newRange, p.newStep
-		case ast.CallKind:
-			cost += p.priceCall(e.AsCall())
+			ranges[fold.IterRange().ID()], steps[fold.LoopStep().ID()] = true, true
 		default: // It costs no more than its parts.
 		}
 		costs[loopOf(e)] += cost
@@ -84,59 +80,7 @@ func (p *program) price(tree *ast.AST) {
 	for _, turn := range costs {
 		p.turn = max(p.turn, turn)
 	}
-}
-
-// priceCall returns what a call costs whatever its arguments are. For what it goes through, the arguments pay.
-func (p *program) priceCall(call ast.CallExpr) uint64 {
-	function, args := call.FunctionName(), arguments(call)
-	price, isPriced := prices[function]
-	if _, multiplies := products[function]; !isPriced && !multiplies {
-		price.times = 1
-	}
-	switch {
-	case function == operators.In, function == operators.Equals || function == operators.NotEquals:
-		// The shorter of two values limits what it costs to compare them, and one that the expression has is short.
-		if kind := args[1].Kind(); function == operators.In || kind == ast.LiteralKind || kind == ast.ListKind || kind == ast.MapKind {
-			args = args[1:]
-		} else {
-			args = args[:1]
-		}
-	case len(args) == 2 && strings.HasPrefix(function, "get"):
-		price = inTimeZone
-	}
-	switch part, what := constantPart(call); what {
-	case pattern:
-		args, price.times = args[:1], statesOf(part)
-		if function == "findAll" {
-			price.times += bytesPerUnit * matchCost
-		}
-	case separator, replacement: // It may be put in at each byte.
-		price.times *= 1 + uint64(len(literal(part)))/bytesPerUnit
-	}
-	cost := price.each
-	for _, arg := range args {
-		switch {
-		case price.times == 0:
-		case arg.Kind() == ast.LiteralKind:
-			cost += price.of(arg.AsLiteral(), maxCost)
-		default:
-			p.meters[arg.ID()] = price.newArgument
-		}
-	}
-	return cost
-}
-
-// statesOf a pattern returns how many it has for each byte of a unit.
-func statesOf(pattern ast.Expr) uint64 {
-	parsed, err := syntax.Parse(literal(pattern), syntax.Perl)
-	if err != nil {
-		return 1 // The plan says what is wrong.
-	}
-	states, err := syntax.Compile(parsed.Simplify())
-	if err != nil {
-		return 1
-	}
-	return 1 + bytesPerUnit*uint64(len(states.Inst))/statesPerUnit
+	return ranges, steps
 }
 
 // loopOf returns the ID of the innermost comprehension that evaluates an expression in each turn, 0 if there is none.
@@ -228,21 +172,25 @@ func (m metered) Eval(vars interpreter.Activation) ref.Val {
 	return m.exec(interpreter.AsFrame(vars))
 }
 
-// decorate has those parts of the plan pay that have a meter.
-func (p *program) decorate(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
-	id := i.ID()
-	if call, ok := i.(interpreter.InterpretableCall); ok {
-		function := call.Function()
-		if each, multiplies := products[function]; multiplies {
-			i = newProduct(call, each)
-		} else if len(call.Args()) == 2 && (function == "or" || function == "orValue") {
-			i = newOptionalOr(call)
+// meter makes the calls pay whose cost depends on their arguments, and comprehensions for each
+// turn and for putting what they go through in order.
+func (p *program) meter(ranges, steps map[int64]bool) interpreter.InterpretableDecoratorV2 {
+	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+		id := i.ID()
+		var err error
+		if call, ok := i.(interpreter.InterpretableCall); ok {
+			if p, isPriced := prices[call.Function()]; !isPriced || p != (price{}) {
+				i, err = newCall(call)
+			}
 		}
+		if ranges[id] {
+			i = newRange(i)
+		}
+		if steps[id] {
+			i = p.newStep(i)
+		}
+		return i, err
 	}
-	if m := p.meters[id]; m != nil {
-		i = m(i)
-	}
-	return i, nil
 }
 
 // newStep pays for each turn of a comprehension before its step.
@@ -264,26 +212,89 @@ func newRange(i interpreter.InterpretableV2) interpreter.InterpretableV2 {
 		}
 		n, _ := m.Size().(types.Int)
 		activationOf(frame).take(mapOrderCost * uint64(n)) //nolint:gosec // A size is not negative.
+		if _, isSorted := v.(*content); isSorted {
+			return v
+		}
 		return sortedMap{m}
 	}}
 }
 
-// newProduct is a call that goes through one argument for each part of the other, which costs so much each. It measures
-// them before.
-func newProduct(call interpreter.InterpretableCall, each uint64) interpreter.InterpretableV2 {
-	return metered{call, func(frame *interpreter.ExecutionFrame) ref.Val {
-		a, cost := activationOf(frame), each
-		for _, arg := range call.Args() {
-			cost *= units(arg.Exec(frame), a.left)
+// newCall pays before it calls a function.
+func newCall(call interpreter.InterpretableCall) (interpreter.InterpretableV2, error) {
+	args := call.Args()
+	if name := call.Function(); len(args) == 2 && (name == "or" || name == "orValue") {
+		return newOptionalOr(call, args[0], args[1]), nil
+	}
+	for _, r := range []*interpreter.RegexOptimization{
+		interpreter.MatchesRegexOptimization, library.FindRegexOptimization, library.FindAllRegexOptimization,
+	} {
+		if r.Function != call.Function() || len(args) <= r.RegexIndex {
+			continue
 		}
-		a.take(cost)
-		return call.Exec(frame)
-	}}
+		if constant, ok := args[r.RegexIndex].(interpreter.InterpretableConst); ok {
+			pattern, _ := constant.Value().(types.String)
+			return newMatch(r, call, string(pattern))
+		}
+	}
+	c := &meteredCall{InterpretableCall: call, args: args}
+	var ok bool
+	if c.function, ok = dispatcher().FindOverload(call.OverloadID()); !ok {
+		c.function, _ = dispatcher().FindOverload(call.Function())
+	}
+	return metered{call, c.exec}, nil
+}
+
+type meteredCall struct {
+	interpreter.InterpretableCall
+
+	args []interpreter.InterpretableV2
+	// function is nil for one that the first argument has itself, as == and !=.
+	function *functions.Overload
+}
+
+// exec evaluates the arguments and calls the function, as cel-go's own calls do.
+func (c *meteredCall) exec(frame *interpreter.ExecutionFrame) ref.Val {
+	values := make([]ref.Val, len(c.args))
+	strict := c.function == nil || !c.function.NonStrict
+	for i, arg := range c.args {
+		values[i] = arg.Exec(frame)
+		if strict && types.IsUnknownOrError(values[i]) {
+			return values[i]
+		}
+	}
+	a := activationOf(frame)
+	a.take(cost(c.Function(), values, a.left))
+	return types.LabelErrNode(c.ID(), c.invoke(values))
+}
+
+func (c *meteredCall) invoke(values []ref.Val) ref.Val {
+	switch c.Function() {
+	case operators.Equals:
+		return types.Equal(values[0], values[1])
+	case operators.NotEquals:
+		return types.Bool(types.Equal(values[0], values[1]) != types.True)
+	}
+	if len(values) == 0 {
+		return c.function.Function()
+	}
+	if f := c.function; f != nil && (f.OperandTrait == 0 || values[0].Type().HasTrait(f.OperandTrait)) {
+		switch {
+		case len(values) == 1 && f.Unary != nil:
+			return f.Unary(values[0])
+		case len(values) == 2 && f.Binary != nil:
+			return f.Binary(values[0], values[1])
+		case f.Function != nil:
+			return f.Function(values...)
+		}
+	}
+	if receiver, ok := values[0].(traits.Receiver); ok {
+		return receiver.Receive(c.Function(), c.OverloadID(), values[1:])
+	}
+	return types.NewErr("no such overload: %s", c.Function())
 }
 
 // newOptionalOr is x.or(y) or x.orValue(y), which evaluates y only where x has no value, as cel-go's library of optional values has it.
-func newOptionalOr(call interpreter.InterpretableCall) interpreter.InterpretableV2 {
-	x, y := call.Args()[0], call.Args()[1]
+func newOptionalOr(call interpreter.InterpretableCall, x, y interpreter.InterpretableV2) interpreter.InterpretableV2 {
 	return metered{call, func(frame *interpreter.ExecutionFrame) ref.Val {
 		v := x.Exec(frame)
 		optional, ok := v.(*types.Optional)
@@ -300,30 +311,41 @@ func newOptionalOr(call interpreter.InterpretableCall) interpreter.Interpretable
 	}}
 }
 
-// price of a call.
-type price struct {
-	// each is what it costs beside going through its arguments, and times how many units each unit of these costs.
-	each, times uint64
-	// isFree reports whether a function does not go through an argument. Nil is never.
-	isFree func(ref.Val) bool
+// newMatch is a call with a pattern that is compiled once, and whose states each byte may visit.
+func newMatch(r *interpreter.RegexOptimization, call interpreter.InterpretableCall, pattern string) (interpreter.InterpretableV2, error) {
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return nil, err
+	}
+	states, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return nil, err
+	}
+	args := call.Args()
+	perByte := uint64(len(states.Inst)) / statesPerUnit
+	if r == library.FindAllRegexOptimization {
+		perByte += matchCost
+	}
+	args[0] = newString(args[0], perByte)
+	return r.Factory(withArgs{call, args}, pattern)
 }
 
-// of an argument, where limit is left.
-func (p price) of(v ref.Val, limit uint64) uint64 {
-	if p.isFree != nil && p.isFree(v) {
-		return 0
-	}
-	return p.times * units(v, limit)
+type withArgs struct {
+	interpreter.InterpretableCall
+
+	args []interpreter.InterpretableV2
 }
 
-// newArgument pays for what becomes of its value. The parts of a constant have paid, and the plan looks for it.
-func (p price) newArgument(i interpreter.InterpretableV2) interpreter.InterpretableV2 {
-	if _, isConstant := i.(interpreter.InterpretableConst); isConstant {
-		return i
-	}
+// Args implements interpreter.InterpretableCall.
+func (c withArgs) Args() []interpreter.InterpretableV2 { return c.args }
+
+// newString pays for what becomes of each of its bytes.
+func newString(i interpreter.InterpretableV2, perByte uint64) interpreter.InterpretableV2 {
 	return metered{i, func(frame *interpreter.ExecutionFrame) ref.Val {
-		v, a := i.Exec(frame), activationOf(frame)
-		a.take(p.of(v, a.left))
+		v := i.Exec(frame)
+		if text, ok := v.(types.String); ok {
+			activationOf(frame).take(1 + uint64(len(text)+1)*perByte)
+		}
 		return v
 	}}
 }
@@ -345,40 +367,82 @@ const (
 	mapOrderCost = 8
 )
 
-var (
-	// prices of the functions that do not cost 1 unit for each unit of their arguments.
-	prices = map[string]price{
-		// All values take the same time.
-		operators.LogicalNot: {}, operators.Negate: {}, operators.NotStrictlyFalse: {}, operators.Subtract: {}, operators.Multiply: {},
-		operators.Divide: {}, operators.Modulo: {}, operators.LogicalAnd: {}, operators.LogicalOr: {}, operators.Conditional: {},
-		operators.Index: {2, 0, nil}, operators.OptIndex: {}, operators.OptSelect: {}, "or": {}, "orValue": {}, "hasValue": {}, "value": {},
-		"size": {}, "type": {}, "dyn": {}, "double": {}, "uint": {},
-		// A list made of two refers to both.
-		operators.Add:    {6, 1, func(v ref.Val) bool { _, isList := v.(traits.Lister); return isList }},
-		operators.In:     {0, 1, func(v ref.Val) bool { _, isMap := v.(traits.Mapper); return isMap }},
-		operators.Equals: {0, 12, hasNoElements}, operators.NotEquals: {0, 12, hasNoElements},
-		// They make strings, or lists of them, or go through each byte.
-		"format": {1, 10, nil}, "join": {1, 3, nil}, "lowerAscii": {1, 3, nil}, "replace": {1, 3, nil}, "split": {1, 10, nil},
-		"string": {1, 10, nil}, "upperAscii": {1, 3, nil}, "validate": {10, 10, nil},
-		// They parse.
-		"cidr": {10, 10, nil}, "containsCIDR": {10, 10, nil}, "containsIP": {10, 10, nil}, "duration": {5, 10, nil},
-		"int": {10, 1, nil}, "ip": {10, 10, nil}, "isURL": {10, 10, nil}, "quantity": {30, 1, nil}, "timestamp": {5, 10, nil},
-		"url": {10, 10, nil},
-		// They look at each element as a value of CEL.
-		"isSorted": {1, 3, nil}, "max": {1, 2, nil}, "min": {1, 2, nil}, "sum": {1, 3, nil},
-	}
-	// products are the functions that go through one argument for each unit of another, and what each of these costs.
-	products = map[string]uint64{"indexOf": 2, "lastIndexOf": 2, "sets.contains": 2, "sets.equivalent": 4, "sets.intersects": 2}
-	// inTimeZone is for a part of a time in a time zone, which is read from a file.
-	inTimeZone = price{1000, bytesPerUnit, nil}
+// price of a function whose calls cost more than what they go through.
+type price struct {
+	// each call costs at least so much, and so many times what it goes through. Both are 0 where all values take the same time.
+	each, times uint64
+}
+
+var prices = map[string]price{
+	operators.LogicalNot: {}, operators.Negate: {}, operators.NotStrictlyFalse: {}, operators.Subtract: {}, operators.Multiply: {},
+	operators.Divide: {}, operators.Modulo: {}, "size": {}, "type": {}, "dyn": {}, "double": {}, "uint": {},
+	// They make strings, or lists of them, or go through each byte.
+	"format": {1, 10}, "join": {1, 3}, "lowerAscii": {1, 3}, "replace": {1, 3}, "split": {1, 10},
+	"string": {1, 10}, "upperAscii": {1, 3}, "validate": {10, 10},
+	// They parse.
+	"cidr": {10, 10}, "containsCIDR": {10, 10}, "containsIP": {10, 10}, "duration": {5, 10}, "int": {10, 1}, "ip": {10, 10},
+	"isURL": {10, 10}, "quantity": {30, 1}, "timestamp": {5, 10}, "url": {10, 10},
+	"sets.contains": {1, 2}, "sets.equivalent": {1, 4}, "sets.intersects": {1, 2},
+	// They look at each element as a value of CEL.
+	"indexOf": {1, 2}, "isSorted": {1, 3}, "lastIndexOf": {1, 2}, "max": {1, 2}, "min": {1, 2}, "sum": {1, 3},
+}
+
+const (
+	// equalElements is how many times more it costs to compare two lists or maps than two strings.
+	equalElements = 12
+	// concatCost is that of a list made of two.
+	concatCost = 6
+	// zoneCost is that of a time in a time zone, which is read from a file.
+	zoneCost = 1000
 )
 
-func hasNoElements(v ref.Val) bool {
-	switch v.(type) {
-	case traits.Lister, traits.Mapper, *types.Optional:
-		return false
+// cost of a call, at most a little more than limit.
+func cost(function string, args []ref.Val, limit uint64) uint64 {
+	n := uint64(1)
+	switch function {
+	case operators.Add:
+		if _, isList := args[0].(traits.Lister); isList {
+			return concatCost // It refers to both.
+		}
+		n = total(args, limit)
+	case operators.In:
+		if _, isMap := args[1].(traits.Mapper); !isMap {
+			n = units(args[1], limit)
+		}
+	case operators.Equals, operators.NotEquals:
+		if n = shorter(args[0], args[1], limit); args[0].Type().HasTrait(traits.ContainerType) {
+			n *= equalElements
+		}
+	case "indexOf", "lastIndexOf", "replace", "join", "sets.contains", "sets.equivalent", "sets.intersects":
+		for _, arg := range args {
+			n *= units(arg, limit) // One goes through the next.
+		}
+	default:
+		if n = total(args, limit); len(args) == 2 && args[0].Type() == types.TimestampType && args[1].Type() == types.StringType {
+			n += zoneCost + bytesPerUnit*units(args[1], limit)
+		}
 	}
-	return true
+	if p, ok := prices[function]; ok {
+		return p.each + p.times*n
+	}
+	return n
+}
+
+// shorter returns the units of the shorter of two values, and does not go through much more.
+func shorter(a, b ref.Val, limit uint64) uint64 {
+	const first, factor = 16, 4
+	for most := uint64(first); ; most *= factor {
+		if n := min(units(a, most), units(b, most)); n <= most || n > limit {
+			return n
+		}
+	}
+}
+
+func total(args []ref.Val, limit uint64) (n uint64) {
+	for i := 0; i < len(args) && n <= limit; i++ {
+		n += units(args[i], limit-n)
+	}
+	return n
 }
 
 // units that it costs to go through a value, at most a little more than limit.
@@ -402,18 +466,15 @@ func units(value any, limit uint64) uint64 {
 			}
 			n += units(child, limit-n)
 		}
-	case *types.Optional:
-		if v.HasValue() {
-			n = units(v.GetValue(), limit)
-		}
+	case *content:
+		return units(v.fields, limit)
+	case *elements:
+		return units(v.all, limit)
 	case traits.Lister:
 		for it := v.Iterator(); n <= limit && it.HasNext() == types.True; {
-			n += 1 + units(it.Next(), limit-n) // To make a value of it costs as much again.
+			n += units(it.Next(), limit-n)
 		}
 	case traits.Mapper:
-		if fields, ok := v.Value().(map[string]any); ok {
-			return units(fields, limit)
-		}
 		for it := v.Iterator(); n <= limit && it.HasNext() == types.True; {
 			key := it.Next()
 			n += units(key, limit-n)

@@ -13,6 +13,18 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
+// Amount evaluates an expression for a number or a text that may be a quantity: see Units.
+func (e *Expression) Amount(in *Input, budget *Budget) (any, error) {
+	v, err := e.eval(in, budget)
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := v.(types.String); ok {
+		return string(s), nil
+	}
+	return asNumber(v)
+}
+
 // Units are the whole units of an amount, as an expression or JSON has it, rounded down and up. What an int64 cannot hold
 // counts as its greatest value.
 func Units(amount any) (down, up int64, err error) {

@@ -1,11 +1,12 @@
 package expression
 
 import (
+	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
+	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/decls"
 	"github.com/google/cel-go/common/operators"
@@ -19,42 +20,56 @@ import (
 // object. The error says that no object has the field.
 type TypeOf func(variable string, p fields.Path) (string, error)
 
-// scalars are the types of fields that have no parts. A number has none: in an object, it is an integer or not.
-var scalars = map[string]*types.Type{"string": types.StringType, "integer": types.IntType, "boolean": types.BoolType}
+// typed has a variable for each type of a field that has no parts. No expression can name it. A number has none: in an
+// object, it is an integer or not.
+var typed = sync.OnceValue(func() *cel.Env {
+	e, err := env().Extend(
+		cel.Variable("@string", cel.StringType), cel.Variable("@integer", cel.IntType), cel.Variable("@boolean", cel.BoolType))
+	if err != nil {
+		panic(err) // It depends on nothing but env.
+	}
+	return e
+})
 
-// CheckTypes returns an *Error if the expression fails for objects that their schemas allow: it looks at a field that
+// CheckTypes returns an error, mostly an *Error, if the expression fails for objects that their schemas allow: it looks at a field that
 // none of them has, or at one whose type a function does not take. What evaluates without an error is not wrong: a field
 // that has() asks for may be missing, and values of any types may be compared for equality.
 //
-// CEL's own checker knows fields of objects only by one static type, which refuses both.
+// CEL's own checker knows fields of objects only by one static type, which refuses both. So it gets the types of the
+// fields that have no parts, each where a function takes it.
 func (e *Expression) CheckTypes(of TypeOf) error {
-	t := &typer{of: of, ast: e.ast}
-	root := t.visit(e.ast.Expr(), nil)
+	copied := ast.Copy(e.ast)
+	t := &typer{of: of, ast: copied, lastID: ast.MaxID(copied)}
+	root := copied.Expr()
+	t.takes(root, t.visit(root, nil))
 	for _, m := range t.missing {
 		if !slices.ContainsFunc(t.asked, m.field.is) {
 			m.err.Source = e.text
 			return m.err
 		}
 	}
-	switch {
-	case t.mistyped != nil:
-		t.mistyped.Source = e.text
-		return t.mistyped
-	case !e.result.is(root.is):
-		return &Error{1, 1, "must be " + e.result.words() + ", is of type " + root.is.String(), e.text}
+	tree, err := ast.ToProto(copied)
+	if err != nil {
+		return fmt.Errorf("cannot check the types of an expression: %w", err)
+	}
+	checked, err := check(typed(), cel.CheckedExprToAst(tree), e.text, e.scope)
+	if err != nil {
+		return err
+	}
+	if is := checked.OutputType(); !e.result.is(is) {
+		return &Error{1, 1, "must be " + e.result.words() + ", is of type " + is.String(), e.text}
 	}
 	return nil
 }
 
-// typer finds the types of the parts of an expression.
+// typer writes types into the tree of an expression, in place of the fields that have them.
 type typer struct {
-	of  TypeOf
-	ast *ast.AST
+	of     TypeOf
+	ast    *ast.AST
+	lastID int64
 	// missing are the fields that no object has, and asked those for whose presence the expression asks.
 	missing []missingField
 	asked   []*field
-	// mistyped is the first call of a function that does not take its arguments.
-	mistyped *Error
 }
 
 type missingField struct {
@@ -64,17 +79,16 @@ type missingField struct {
 
 func (f *field) is(o *field) bool { return f.variable == o.variable && slices.Equal(f.path, o.path) }
 
-// part of an expression: the field that it is, if it is one, and its type, which is dyn if it is not known.
+// part of an expression: the field that it is, if it is one, and whether it has typed parts.
 type part struct {
-	field *field
-	is    *types.Type
+	field   *field
+	isTyped bool
 }
 
 // locals are the variables of the comprehensions around a part, nil for those of which nothing is known.
 type locals map[string]*field
 
-func (t *typer) visit(e ast.Expr, in locals) part {
-	p := part{is: t.ast.GetType(e.ID())}
+func (t *typer) visit(e ast.Expr, in locals) (p part) {
 	switch e.Kind() {
 	case ast.IdentKind:
 		local, isLocal := in[e.AsIdent()]
@@ -86,29 +100,105 @@ func (t *typer) visit(e ast.Expr, in locals) part {
 			p.field = &field{variable: variables[i]}
 		}
 	case ast.SelectKind:
-		of := t.visit(e.AsSelect().Operand(), in)
+		p = t.visit(e.AsSelect().Operand(), in)
 		if e.AsSelect().IsTestOnly() {
-			t.ask(of.field, e.AsSelect().FieldName())
-			return p
+			t.ask(p.field, e.AsSelect().FieldName())
+			return part{isTyped: p.isTyped}
 		}
-		p.field = t.child(e, of.field, e.AsSelect().FieldName())
+		p.field = t.child(e, p.field, e.AsSelect().FieldName())
 	case ast.CallKind:
 		p = t.visitCall(e, in)
 	case ast.ListKind:
-		t.visitAll(e.AsList().Elements(), in)
-	case ast.MapKind:
-		for _, entry := range e.AsMap().Entries() {
-			t.visitAll([]ast.Expr{entry.AsMapEntry().Key(), entry.AsMapEntry().Value()}, in)
+		if len(e.AsList().OptionalIndices()) == 0 { // The checker takes no dyn for an optional value.
+			p.isTyped = t.anyOf(e.AsList().Elements(), in)
 		}
+	case ast.MapKind:
+		var keys, values []ast.Expr
+		for _, entry := range e.AsMap().Entries() {
+			if entry.AsMapEntry().IsOptional() {
+				return p
+			}
+			keys, values = append(keys, entry.AsMapEntry().Key()), append(values, entry.AsMapEntry().Value())
+		}
+		p.isTyped = t.anyOf(keys, in)
+		p.isTyped = t.anyOf(values, in) || p.isTyped
 	case ast.ComprehensionKind:
-		t.visitComprehension(e.AsComprehension(), in)
+		p.isTyped = t.visitComprehension(e.AsComprehension(), in)
 	default:
-	}
-	if is := t.typeOf(p.field); is != nil {
-		p.is = is
 	}
 	return p
 }
+
+func (t *typer) visitCall(e ast.Expr, in locals) (p part) {
+	call := e.AsCall()
+	args := call.Args()
+	if call.IsMemberFunction() {
+		args = append([]ast.Expr{call.Target()}, args...)
+	}
+	if slices.Contains(indexes, call.FunctionName()) {
+		p = t.visit(args[0], in)
+		p.isTyped = t.anyOf(args[1:], in) || p.isTyped
+		name, isField := fieldOf(e, args[0].ID())
+		if !isField {
+			name = fields.Element
+		}
+		if call.FunctionName() != operators.Index { // It asks for the field, and yields an optional value.
+			t.ask(p.field, name)
+			p.field = nil
+		}
+		p.field = t.child(e, p.field, name)
+		return p
+	}
+	if !isStrict(call.FunctionName()) {
+		parts := t.visitAll(args, in)
+		if call.FunctionName() == operators.In && args[0].Kind() == ast.LiteralKind {
+			if name, ok := args[0].AsLiteral().(types.String); ok {
+				t.ask(parts[1].field, string(name))
+			}
+		}
+		p.isTyped = t.untyped(args, parts)
+		return p
+	}
+	for _, arg := range args {
+		p.isTyped = t.takes(arg, t.visit(arg, in)) || p.isTyped
+	}
+	return p
+}
+
+// isStrict reports whether a function fails for an argument of another type than it declares. One with a parameter for a
+// type, such as equality, may do with others.
+func isStrict(function string) bool {
+	f, ok := declared()[function]
+	hasTypeParams := func(o *decls.OverloadDecl) bool { return len(o.TypeParams()) > 0 }
+	return ok && (function == operators.Add || !slices.ContainsFunc(f.OverloadDecls(), hasTypeParams))
+}
+
+var declared = sync.OnceValue(func() map[string]*decls.FunctionDecl { return env().Functions() })
+
+// visitComprehension knows the variables of a loop over the elements of a field.
+func (t *typer) visitComprehension(c ast.ComprehensionExpr, in locals) (isTyped bool) {
+	of := t.visit(c.IterRange(), in)
+	isTyped = t.anyOf([]ast.Expr{c.AccuInit()}, in) || of.isTyped
+	inside := maps.Clone(in)
+	if inside == nil {
+		inside = locals{}
+	}
+	element := t.child(c.IterRange(), of.field, fields.Element)
+	inside[c.AccuVar()], inside[c.IterVar()] = nil, nil
+	switch {
+	case c.HasIterVar2(): // The first is an index, or a key.
+		inside[c.IterVar2()] = element
+	case of.field != nil && t.typeOf(of.field) == "array":
+		inside[c.IterVar()] = element
+	}
+	for _, e := range []ast.Expr{c.LoopCondition(), c.LoopStep()} {
+		isTyped = t.visit(e, inside).isTyped || isTyped
+	}
+	return t.visit(c.Result(), inside).isTyped || isTyped
+}
+
+// anyOf visits parts that may be of any type, and reports whether one has typed parts.
+func (t *typer) anyOf(all []ast.Expr, in locals) bool { return t.untyped(all, t.visitAll(all, in)) }
 
 func (t *typer) visitAll(all []ast.Expr, in locals) []part {
 	parts := make([]part, len(all))
@@ -118,106 +208,40 @@ func (t *typer) visitAll(all []ast.Expr, in locals) []part {
 	return parts
 }
 
-func (t *typer) visitCall(e ast.Expr, in locals) part {
-	call := e.AsCall()
-	args := arguments(call)
-	parts, function := t.visitAll(args, in), call.FunctionName()
-	unknown := part{is: t.ast.GetType(e.ID())}
-	if slices.Contains(indexes, function) {
-		name, isField := fieldOf(e, args[0].ID())
-		if !isField {
-			name = fields.Element
-		}
-		if function != operators.Index { // It asks for the field, and yields an optional value.
-			t.ask(parts[0].field, name)
-			return unknown
-		}
-		return part{t.child(e, parts[0].field, name), unknown.is}
+// untyped takes their types from all of some parts if one has typed parts: CEL's checker would compare the types with
+// each other. It reports whether one has.
+func (t *typer) untyped(all []ast.Expr, parts []part) bool {
+	if !slices.ContainsFunc(parts, func(p part) bool { return p.isTyped }) {
+		return false
 	}
-	if function == operators.In && args[0].Kind() == ast.LiteralKind {
-		t.ask(parts[1].field, literal(args[0]))
-	}
-	result, takes := resultOf(call, parts)
-	switch {
-	case takes:
-		return part{is: result}
-	case t.mistyped == nil:
-		t.mistyped = t.errorAt(e, "found no matching overload for '"+function+"' applied to '"+signature(call, parts)+"'")
-	}
-	return unknown
-}
-
-// resultOf a function that is called with these arguments, which is dyn if it depends on more than their types. It is false if
-// the function does not take them.
-func resultOf(call ast.CallExpr, args []part) (result *types.Type, takes bool) {
-	function, isDeclared := declared()[call.FunctionName()]
-	if !isDeclared {
-		return types.DynType, true
-	}
-	for _, o := range function.OverloadDecls() {
-		if o.IsMemberFunction() != call.IsMemberFunction() || !slices.EqualFunc(args, o.ArgTypes(), part.mayBe) {
-			continue
-		}
-		if is := o.ResultType(); is.Kind() == types.TypeParamKind || result != nil && !result.IsExactType(is) {
-			result = types.DynType
-		} else {
-			result = is
-		}
-		takes = true
-	}
-	return result, takes
-}
-
-var declared = sync.OnceValue(func() map[string]*decls.FunctionDecl { return env().Functions() })
-
-// mayBe reports whether a parameter of this type may take the part.
-func (p part) mayBe(t *types.Type) bool {
-	isAny := func(t *types.Type) bool {
-		return slices.Contains([]types.Kind{types.DynKind, types.AnyKind, types.TypeParamKind, types.NullTypeKind}, t.Kind())
-	}
-	return isAny(p.is) || isAny(t) || p.is.Kind() == t.Kind() && p.is.TypeName() == t.TypeName()
-}
-
-// signature of a call, as CEL writes it.
-func signature(call ast.CallExpr, args []part) string {
-	before := ""
-	if call.IsMemberFunction() {
-		before, args = args[0].is.String()+".", args[1:]
-	}
-	all := make([]string, len(args))
-	for i, p := range args {
-		all[i] = p.is.String()
-	}
-	return before + "(" + strings.Join(all, ", ") + ")"
-}
-
-// visitComprehension knows the variables of a loop over the elements of a field.
-func (t *typer) visitComprehension(c ast.ComprehensionExpr, in locals) {
-	of := t.visit(c.IterRange(), in).field
-	t.visit(c.AccuInit(), in)
-	inside := maps.Clone(in)
-	if inside == nil {
-		inside = locals{}
-	}
-	element := t.child(c.IterRange(), of, fields.Element)
-	inside[c.AccuVar()], inside[c.IterVar()] = nil, nil
-	if c.HasIterVar2() { // The first is an index, or a key.
-		inside[c.IterVar2()] = element
-	} else if of != nil {
-		if is, _ := t.of(of.variable, of.path); is == "array" {
-			inside[c.IterVar()] = element
+	for _, e := range all {
+		t.lastID++
+		inner := ast.NewExprFactory().NewUnspecifiedExpr(t.lastID)
+		inner.SetKindCase(e)
+		e.SetKindCase(ast.NewExprFactory().NewCall(e.ID(), "dyn", inner))
+		if at, ok := t.ast.SourceInfo().GetOffsetRange(e.ID()); ok {
+			t.ast.SourceInfo().SetOffsetRange(inner.ID(), at)
 		}
 	}
-	t.visitAll([]ast.Expr{c.LoopCondition(), c.LoopStep(), c.Result()}, inside)
+	return true
 }
 
-// typeOf a field that has no parts, nil if it is not known.
-func (t *typer) typeOf(f *field) *types.Type {
-	if f == nil {
-		return nil
+// takes writes its type into a part of which a function needs it, and reports whether it has typed parts.
+func (t *typer) takes(e ast.Expr, p part) bool {
+	if p.field == nil {
+		return p.isTyped
 	}
+	name := "@" + t.typeOf(p.field)
+	if !slices.Contains([]string{"@string", "@integer", "@boolean"}, name) {
+		return p.isTyped
+	}
+	e.SetKindCase(ast.NewExprFactory().NewIdent(e.ID(), name))
+	return true
+}
+
+func (t *typer) typeOf(f *field) string {
 	is, _ := t.of(f.variable, f.path)
-	return scalars[is]
+	return is
 }
 
 // child is a field of a field, nil if nothing is known of it.
@@ -230,14 +254,10 @@ func (t *typer) child(e ast.Expr, of *field, name string) *field {
 	if err == nil {
 		return f
 	}
-	t.missing = append(t.missing, missingField{f, t.errorAt(e, err.Error())})
+	at := search{info: t.ast.SourceInfo()}
+	at.fail(e, err.Error())
+	t.missing = append(t.missing, missingField{f, at.err})
 	return nil
-}
-
-func (t *typer) errorAt(e ast.Expr, text string) *Error {
-	s := search{info: t.ast.SourceInfo()}
-	s.fail(e, text)
-	return s.err
 }
 
 // ask whether a field has a field.

@@ -47,7 +47,7 @@ func TestTypes(t *testing.T) {
 		"true && class.spec['by_zone'].a.racks > 1":                                                                 `line 1, column 19: the schema has no field class.spec.by_zone: did you mean class.spec["by-zone"]?`,
 		"class.spec['by-zone'].a.racks > 1":                                                                         "",
 		"class.spec['by-zone'].a.rack > 1":                                                                          `line 1, column 24: the schema has no field class.spec["by-zone"].a.rack: did you mean class.spec["by-zone"].a.racks?`,
-		"class.spec.free.any.thing == 1 || class.spec.free.known":                                                   "line 1, column 32: found no matching overload for '_||_' applied to '(bool, string)'",
+		"class.spec.free.any.thing == 1 || class.spec.free.known":                                                   "line 1, column 50: expected type 'bool' but found 'string'",
 		"class.spec.free.known.more == 1":                                                                           "line 1, column 22: class.spec.free.known is of type string, and has no fields",
 		"class.spec.zones.name == 'a'":                                                                              "line 1, column 17: class.spec.zones is a list: its elements have the fields",
 		"class.spec.zones.exists(z, z.nam == 'a')":                                                                  "line 1, column 29: the schema has no field class.spec.zones[].nam: did you mean class.spec.zones[].name?",
