@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
 	lookup "github.com/classbind/classbind/controller/cluster"
@@ -31,9 +30,6 @@ func parseClassName(arg string) (className, error) {
 
 func (c className) String() string { return c.kind + "/" + klog.KRef(c.namespace, c.name).String() }
 
-// nameOf a class with the resource of its kind, as kubectl takes it. The Kind alone may be in several groups.
-func nameOf(c *inventory.Class) string { return className{c.Kind.Name, c.Namespace, c.Name}.String() }
-
 type registry struct {
 	claimKinds map[string]*selector.ClaimKind
 	classKinds []*classKind
@@ -44,12 +40,18 @@ type registry struct {
 type classKind struct {
 	*inventory.ClassKind
 	found lookup.Resource
-	// err is why its classes are not known here. With leftOut, classbind offers none of them, either.
-	err     error
+	// leftOut says that classbind offers none of its classes.
 	leftOut bool
+	// lookupErr is why its resource was not found, and so its classes are not known.
+	lookupErr error
 }
 
-func (k *classKind) String() string { return k.Name }
+func (k *classKind) serves(claimKind string) bool { return slices.Contains(k.ClaimKinds, claimKind) }
+
+// unserved returns the claim kinds that its classes cannot satisfy.
+func (k *classKind) unserved(claimKinds []string) []string {
+	return slices.DeleteFunc(slices.Clone(claimKinds), k.serves)
+}
 
 // findClaimKinds finds claim kinds by the values of a flag, their names or those of their resources, and sorts them.
 func (r *registry) findClaimKinds(flag string, texts []string) ([]string, error) {
@@ -60,9 +62,11 @@ func (r *registry) findClaimKinds(flag string, texts []string) ([]string, error)
 			return r.claimKinds[name].Resource.String(), r.lookUp(r.claimKinds[name])
 		})
 		switch {
+		case len(all) == 0:
+			return nil, fmt.Errorf("--%s=%q: no claim kind is registered: create a ClaimKind", flag, text)
 		case len(named) == 0:
-			return nil, fmt.Errorf("--%s=%q: no such claim kind is registered: there are %q, or create its ClaimKind%s",
-				flag, text, all, near.Meant(text, known))
+			return nil, fmt.Errorf("--%s=%q: no such claim kind is registered: name one of %s, or create its ClaimKind%s",
+				flag, text, strings.Join(all, ", "), near.Meant(text, known))
 		case len(named) > 1:
 			return nil, fmt.Errorf("--%s=%q: may be any of %s: name one in full", flag, text, strings.Join(named, ", "))
 		}
@@ -76,25 +80,60 @@ func (r *registry) findClaimKinds(flag string, texts []string) ([]string, error)
 func (r *registry) findClassKind(c className, claimKinds []string) (*classKind, error) {
 	found, known := lookup.Find(c.kind, r.classKinds, (*classKind).String,
 		func(k *classKind) (string, lookup.Resource) { return k.Name, k.found })
-	serving := slices.DeleteFunc(slices.Clone(found), func(k *classKind) bool { return !sets.New(k.ClaimKinds...).HasAll(claimKinds...) })
+	serving := slices.DeleteFunc(slices.Clone(found), func(k *classKind) bool { return len(k.unserved(claimKinds)) > 0 })
 	switch {
+	case len(r.classKinds) == 0:
+		return nil, fmt.Errorf("%q: no class kind is registered: create a ClassKind", c)
 	case len(found) == 0:
-		return nil, fmt.Errorf("%q: no such class kind is registered: there are %q, or create its ClassKind%s",
-			c, r.classKinds, near.Meant(c.kind, known))
+		return nil, fmt.Errorf("%q: no such class kind is registered: KIND must be one of %s, or create its ClassKind%s",
+			c, list(r.classKinds), near.Meant(c.kind, known))
+	case len(serving) == 0 && len(found) == 1:
+		return nil, fmt.Errorf("%q: %s does not serve %s: add it to spec.claimKinds of the ClassKind, or choose a class of another kind",
+			c, list(found), strings.Join(found[0].unserved(claimKinds), ", "))
 	case len(serving) == 0:
-		return nil, fmt.Errorf("%q: no class of %q serves all of %q: add them to spec.claimKinds of the ClassKind, "+
-			"or choose a class of another kind", c, found, claimKinds)
+		return nil, fmt.Errorf("%q: none of %s serves %s: add it to spec.claimKinds of a ClassKind, or choose a class of another kind",
+			c, list(found), strings.Join(claimKinds, " and "))
 	case len(serving) > 1:
-		return nil, fmt.Errorf("%q: may be of any of %q: name one in the place of %q", c, serving, c.kind)
+		return nil, fmt.Errorf("%q: may be of any of %s: name one in the place of %q", c, list(serving), c.kind)
 	}
 	k := serving[0]
 	switch {
-	case k.err != nil:
-		return nil, fmt.Errorf("%q: no claim is offered classes of %s: %w", c, k, k.err)
+	case k.lookupErr != nil:
+		return nil, fmt.Errorf("%q: cannot find its kind: %w", c, k.lookupErr)
 	case k.Namespaced && c.namespace == "":
-		return nil, fmt.Errorf("%q: classes of %s are namespaced: name it %s/NAMESPACE/%s", c, k, c.kind, c.name)
+		return nil, fmt.Errorf("%q: classes of %s are namespaced: name it %s/NAMESPACE/%s", c, k.Name, c.kind, c.name)
 	case !k.Namespaced && c.namespace != "":
-		return nil, fmt.Errorf("%q: classes of %s have no namespace: name it %s/%s", c, k, c.kind, c.name)
+		return nil, fmt.Errorf("%q: classes of %s have no namespace: name it %s/%s", c, k.Name, c.kind, c.name)
 	}
 	return k, nil
+}
+
+// related returns the class kinds whose defaults matter when the default of the claim
+// kinds changes: those that serve a claim kind of any class kind that serves them.
+func (r *registry) related(claimKinds []string) []*classKind {
+	var kinds []*classKind
+	for range 2 { // First the kinds that serve them, then those that share a claim kind with these.
+		kinds = nil
+		for _, k := range r.classKinds {
+			if slices.ContainsFunc(claimKinds, k.serves) {
+				kinds = append(kinds, k)
+			}
+		}
+		for _, k := range kinds {
+			claimKinds = slices.Concat(claimKinds, k.ClaimKinds)
+		}
+	}
+	return kinds
+}
+
+func (k *classKind) String() string { return k.Name }
+
+func list[T fmt.Stringer](all []T) string { return listFunc(all, T.String) }
+
+func listFunc[T any](all []T, text func(T) string) string {
+	texts := make([]string, len(all))
+	for i, one := range all {
+		texts[i] = text(one)
+	}
+	return strings.Join(texts, ", ")
 }

@@ -5,6 +5,8 @@ package setdefault
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,8 +36,14 @@ before it changes anything. If it still cannot mark the class, it marks the form
 default again. The command waits until classbind has seen the new
 default.
 
-A class is the default of its namespace and partition, where the ClaimKind has these.
-classbind's status does not show such defaults, so the command does not wait for them.
+Where claims are offered only the classes of their own namespace, a namespaced
+class is the default of its namespace. It replaces that namespace's default, and
+takes precedence over the default for all. In the same way, where the ClaimKind
+has a spec.classes.partition, a class is the default of its partition. classbind's status
+does not show these defaults, so the command does not wait for them.
+
+If spec.default of a ClassKind is an expression, there is no mark to move:
+change the field that the expression reads.
 
 The class is KIND/NAME, or KIND/NAMESPACE/NAME for a namespaced one. KIND is
 the name of its ClassKind, PLURAL.GROUP, or any name that kubectl takes: the kind,
@@ -67,23 +75,18 @@ The error has the command that names all of them.`,
 			if c.Flags().Changed("for") && len(o.claimKinds) == 0 { // As by a variable that is not set.
 				err = errors.Join(err, errors.New("--for: name the claim kind whose default the class is to be, or leave the flag out"))
 			}
-			if o.timeout <= 0 {
-				err = errors.Join(err, fmt.Errorf("--timeout=%q: must be more than 0", o.timeout))
-			}
-			if err != nil {
+			if err := errors.Join(err, o.validate()); err != nil {
 				return err
 			}
 			config, err := o.cluster.Config(c.ErrOrStderr(), "")
 			if err != nil {
 				return err
 			}
-			read, err := connect.New(config)
+			cluster, err := newCluster(config)
 			if err != nil {
 				return err
 			}
-			m := &mover{
-				cluster: &cluster{api: read.API, reader: read}, options: o, name: name, out: c.OutOrStdout(), progress: c.ErrOrStderr(),
-			}
+			m := &mover{cluster: cluster, options: o, name: name, out: c.OutOrStdout(), progress: c.ErrOrStderr()}
 			return m.run(c.Context())
 		},
 	}
@@ -99,4 +102,21 @@ The error has the command that names all of them.`,
 	fs.BoolVar(&o.dryRun, "dry-run", false, "check, print what would change, and change nothing")
 	o.cluster.Add(c)
 	return c
+}
+
+// validate returns all errors in the flags at once, flag by flag.
+func (o *options) validate() error {
+	var errs []error
+	for _, f := range []struct {
+		flag   string
+		values []string
+	}{{"for", o.claimKinds}, {"leave-without-default", o.without}} {
+		if slices.ContainsFunc(f.values, func(v string) bool { return strings.TrimSpace(v) == "" }) {
+			errs = append(errs, fmt.Errorf("--%s=%q: must have no empty name", f.flag, strings.Join(f.values, ",")))
+		}
+	}
+	if o.timeout <= 0 {
+		errs = append(errs, fmt.Errorf("--timeout=%q: must be more than 0", o.timeout))
+	}
+	return errors.Join(errs...)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -14,20 +13,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
-	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/near"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
 const (
-	// maxRetries limits how often a write without an answer is repeated while there may be no default.
+	// maxRetries limits the retries after a conflict with somebody else's write, or
+	// after a write without an answer while there may be no default.
 	maxRetries = 5
 	// retryInterval is much shorter than the guard advises. The guard assumes the worst case; writes in flight are mostly stored soon.
 	retryInterval = 500 * time.Millisecond
-	// putBackTimeout is longer than the guard can hold back the former default.
-	putBackTimeout = 2 * time.Minute
-	// progressInterval, plus one retryInterval, is less than the 2 s after which people wonder what happens.
-	progressInterval = 1400 * time.Millisecond
 )
 
 type mover struct {
@@ -37,58 +32,130 @@ type mover struct {
 	out, progress io.Writer
 	reported      time.Time
 
-	// registered is as it was when the plan was made, and kind is that of the class.
-	registered *registry
-	kind       *classKind
+	planned bool
+	// started is the plan at the first write; nil before any write.
+	started *plan
+	// unmarked are the classes whose mark was taken, or may have been if no answer came.
+	unmarked []*storedClass
+	// uncertain is the class whose mark was to be taken when no answer came.
+	uncertain *storedClass
 }
 
 func (m *mover) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.options.timeout, fmt.Errorf("timed out after %s", m.options.timeout))
 	defer cancel()
-	p, err := m.plan(ctx)
-	if err != nil {
-		return err
-	}
-	if p.done() {
-		m.print(p.line() + " already")
-		return nil
-	}
-	if err := m.move(ctx, p, true); err != nil {
+	p, err := m.move(ctx)
+	switch {
+	case m.started == nil && m.planned && err != nil:
 		return fmt.Errorf("%w\nnothing was changed", err)
-	}
-	if !m.options.dryRun {
-		if err := m.move(ctx, p, false); err != nil {
-			if err := m.putBack(ctx, p, err); err != nil {
-				return err
-			}
+	case m.started == nil: // There was no plan, or a dry run, or nothing to do.
+		return err
+	case err != nil:
+		if err := m.putBack(ctx, err); err != nil {
+			return err
 		}
-	}
-	for _, d := range p.unmark {
-		m.print(nameOf(d) + ": no longer the default for " + strings.Join(claimKindsOf(d), ", "))
-	}
-	m.print(p.line())
-	for _, seat := range p.lose {
-		m.print(seatText(seat) + ": no longer has a default")
-	}
-	if m.options.dryRun {
-		return nil
+		p = m.started
 	}
 	return m.confirm(ctx, p)
 }
 
-func (p *plan) line() string {
-	return nameOf(p.target) + ": the default for " + list(p.seats, seatText)
+func (m *mover) move(ctx context.Context) (p *plan, err error) {
+	retries := 0
+	err = m.retry(ctx, func() (err error) {
+		p, err = m.attempt(ctx)
+		return err
+	}, func(err error) string {
+		switch {
+		case (apierrors.IsConflict(err) || m.started != nil && unanswered(err)) && retries < maxRetries:
+			retries++
+			return "trying again"
+		case inFlight(err) && !m.options.dryRun:
+			return "waiting"
+		}
+		return ""
+	})
+	return p, err
 }
 
-func claimKindsOf(c *inventory.Class) []string {
-	return slices.Sorted(slices.Values(c.Kind.ClaimKinds))
-}
-
-func (m *mover) print(line string) {
-	if m.options.dryRun {
-		line += " (dry run)"
+// retry until do succeeds, or fails with an error for which again has no word.
+func (m *mover) retry(ctx context.Context, do func() error, again func(error) string) error {
+	var obstacle error
+	for {
+		err := do()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil {
+			word := again(err)
+			if word == "" {
+				return err
+			}
+			m.waiting("%s: %v", word, err)
+			obstacle = err
+		}
+		select {
+		case <-time.After(retryInterval):
+		case <-ctx.Done():
+			return stopped(ctx, obstacle)
+		}
 	}
-	_, _ = fmt.Fprintln(m.out, truncate.Printable(line))
+}
+
+// attempt does the whole move, from reading to marking. move repeats it from the start if something changed meanwhile.
+func (m *mover) attempt(ctx context.Context) (*plan, error) {
+	p, err := m.plan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if m.uncertain != nil && !contains(p.unmark, m.uncertain) {
+		m.printResult(unmarkedLine(m.uncertain))
+	}
+	m.uncertain = nil
+	switch {
+	case p.done() && m.started != nil: // The answer to the last write did not arrive.
+		m.printResult(m.started.lines()...)
+		return p, nil
+	case p.done():
+		m.printResult(fmt.Sprintf("%s: the default for %s already", p.target, listFunc(p.seats, seatText)))
+		return p, nil
+	}
+	if err := m.check(ctx, p); err != nil {
+		return nil, err
+	}
+	if m.options.dryRun {
+		for _, d := range p.unmark {
+			m.printResult(unmarkedLine(d))
+		}
+		m.printResult(p.lines()...)
+		return p, nil
+	}
+	if m.started == nil {
+		m.started = p
+	}
+	for _, d := range p.unmark {
+		err := m.write(ctx, d, nil, false)
+		if unanswered(err) {
+			m.uncertain = d
+		}
+		if err == nil || unanswered(err) {
+			m.unmarked = append(m.unmarked, d)
+		}
+		if err != nil {
+			return nil, err
+		}
+		m.printResult(unmarkedLine(d))
+	}
+	if p.mark {
+		// A dry run first: if anything but the guard refuses the mark, it should do so here. Once the guard has admitted the target, it
+		// holds back all others for a while, the former default included.
+		for _, dryRun := range []bool{true, false} {
+			if err := m.write(ctx, p.target, p.target.defaultMark(), dryRun); err != nil {
+				return nil, err
+			}
+		}
+	}
+	m.printResult(m.started.lines()...)
+	return p, nil
 }
 
 func (m *mover) plan(ctx context.Context) (*plan, error) {
@@ -117,112 +184,137 @@ func (m *mover) plan(ctx context.Context) (*plan, error) {
 	}
 	target, err := m.class(ctx, kind.ClassKind, m.name.namespace, m.name.name)
 	if apierrors.IsNotFound(err) {
-		names := connect.Names(ctx, m.api, kind.GroupVersionKind, m.name.namespace)
+		names := connect.Names(ctx, m.registrations, kind.GroupVersionKind, m.name.namespace)
 		return nil, fmt.Errorf("there is no class %s: create it, without the mark of a default, or name another%s: %w",
 			m.name, near.Meant(m.name.name, names), err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot get the class %s: %w", m.name, err)
 	}
-	m.registered, m.kind = r, kind
-	views, err := m.views(ctx, r, kind)
+	defaults, err := m.defaults(ctx, r.related(kind.ClaimKinds))
 	if err != nil {
 		return nil, err
 	}
-	return newPlan(views, target, claimKinds, without)
+	others := slices.DeleteFunc(defaults, func(d *storedClass) bool { return d.String() == target.String() })
+	p, err := newPlan(r, target, others, claimKinds, without)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range p.unmark {
+		if m.started != nil && !contains(m.started.unmark, d) {
+			return nil, fmt.Errorf("%s was made the default meanwhile", d)
+		}
+	}
+	m.planned = true
+	return p, nil
 }
 
-// move the mark, or check in a dry run what can be checked.
-func (m *mover) move(ctx context.Context, p *plan, dryRun bool) error {
+func (m *mover) check(ctx context.Context, p *plan) error {
 	for _, d := range p.unmark {
-		if err := m.write(ctx, d, false, dryRun, maxRetries); err != nil {
+		if err := m.write(ctx, d, nil, true); err != nil {
 			return err
 		}
 	}
-	if p.target.Default {
+	if !p.mark {
 		return nil
 	}
-	// A dry run first: if anything but the guard refuses the mark, it should do so here. Once the guard has admitted the target, it
-	// holds back all others for a while, the former default included.
-	err := m.write(ctx, p.target, true, true, maxRetries)
-	switch {
-	case dryRun && len(p.unmark) > 0 && refusedByGuard(err, p.target.Kind) && !inFlight(err):
-		// A refusal because of the present default is no obstacle. It proves that the request reached the guard: the user has the
-		// permission, and the schema and the policies, which come before webhooks, accept it.
+	err := m.write(ctx, p.target, p.target.defaultMark(), true)
+	// A refusal because of the present default is no obstacle. It proves that the request reached the guard: the user has the permission,
+	// and the schema and the policies, which come before webhooks, accept it.
+	if len(p.unmark) > 0 && refusedByGuard(err, p.target.Kind) && !inFlight(err) {
 		return nil
-	case dryRun || err != nil:
-		return err
 	}
-	return m.write(ctx, p.target, true, false, maxRetries)
+	return err
 }
 
-// write the mark of a class, or remove it. It waits while another class may still become the default, and tries again up to so many times
-// without an answer.
-func (m *mover) write(ctx context.Context, c *inventory.Class, marked, dryRun bool, retries int) error {
-	var obstacle error
-	for {
-		err := m.setMark(ctx, c, marked, dryRun)
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() == nil {
-			obstacle = fmt.Errorf("cannot take the mark from %s: %w", nameOf(c), err)
-			if marked {
-				obstacle = fmt.Errorf("cannot mark %s as the default: %w", nameOf(c), err)
-			}
-			switch {
-			case inFlight(err) && !m.options.dryRun:
-			case unanswered(err) && retries > 0:
-				retries--
-			default:
-				return obstacle
-			}
-			m.waiting("waiting: %v", obstacle)
-		}
-		select {
-		case <-time.After(retryInterval):
-		case <-ctx.Done():
-			return stopped(ctx, obstacle)
-		}
+// write the mark of a class, or take it if it is empty.
+func (m *mover) write(ctx context.Context, c *storedClass, to mark, dryRun bool) error {
+	err := m.setMark(ctx, c, to, dryRun)
+	switch {
+	case err == nil:
+		return nil
+	case len(to) == 0:
+		return fmt.Errorf("cannot take the mark from %s: %w", c, err)
 	}
+	return fmt.Errorf("cannot mark %s as the default: %w", c, err)
 }
+
+// putBackTimeout is longer than the guard can hold back the former default.
+const putBackTimeout = 2 * time.Minute
 
 // putBack restores the taken marks after a failure, and returns the failure with the outcome. It returns nil if the target is the default
 // after all, because an answer got lost.
-func (m *mover) putBack(ctx context.Context, p *plan, failure error) error {
-	if p.target.Default { // It still is.
+func (m *mover) putBack(ctx context.Context, failure error) error {
+	if !m.started.mark { // The target had its mark before, and is still the default.
 		return failure
 	}
 	// The failure may be a timeout or an interrupt, so ctx may have ended.
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), putBackTimeout, fmt.Errorf("timed out after %s", putBackTimeout))
 	defer cancel()
-	isDefault := func(c *inventory.Class) bool {
-		now, err := m.class(ctx, c.Kind, c.Namespace, c.Name)
-		return err == nil && now.Default
-	}
-	if isDefault(p.target) {
+	target := m.started.target
+	now, err := m.class(ctx, target.Kind, target.Namespace, target.Name)
+	if err == nil && now.Default && sameObject(now, target) {
 		m.reportf("%v; but it was stored", failure)
+		m.printResult(m.started.lines()...)
 		return nil
 	}
-	outcome := []string{failure.Error()}
-	for _, c := range p.unmark {
-		if isDefault(c) { // Its mark was never taken.
-			continue
-		}
-		text := nameOf(c) + " is the default again"
-		if err := m.write(ctx, c, true, false, math.MaxInt); err != nil {
-			text = err.Error()
+	var outcome []string
+	for _, c := range m.unmarked {
+		text, err := m.putBackOne(ctx, c)
+		if err != nil {
+			text = fmt.Sprintf("%s did not get its mark back: %v", c, err)
 			if !refusedByGuard(err, c.Kind) { // The guard would refuse that command too; its error names one that works.
-				text += "; to mark it again, run: " + markCommand(c)
+				text += "; to give it back, run: " + c.markCommand()
 			}
 		}
-		outcome = append(outcome, text)
+		if text != "" {
+			outcome = append(outcome, text)
+		}
 	}
-	if len(outcome) == 1 {
+	if len(outcome) == 0 {
 		outcome = append(outcome, "nothing was changed")
 	}
-	return errors.New(strings.Join(outcome, "\n"))
+	return fmt.Errorf("%w\n%s", failure, strings.Join(outcome, "\n"))
 }
+
+// putBackOne returns what it did, empty if nothing was necessary.
+func (m *mover) putBackOne(ctx context.Context, c *storedClass) (text string, err error) {
+	tried, waited := false, false
+	err = m.retry(ctx, func() error {
+		now, err := m.class(ctx, c.Kind, c.Namespace, c.Name)
+		switch {
+		case apierrors.IsNotFound(err), err == nil && (!sameObject(now, c) || now.Terminating):
+			return errors.New("it was deleted meanwhile")
+		case err != nil:
+			return err
+		case now.Default && !tried: // It was never taken.
+			return nil
+		case !now.Default:
+			tried = true
+			if err = m.setMark(ctx, now, c.mark(), false); err != nil {
+				return err
+			}
+		}
+		m.printResult(fmt.Sprintf("%s: the default for %s again", c, strings.Join(c.claimKinds(), ", ")))
+		text = fmt.Sprintf("%s is the default again", c)
+		return nil
+	}, func(err error) string {
+		if !inFlight(err) && !unanswered(err) && !apierrors.IsConflict(err) {
+			return ""
+		}
+		if !waited {
+			waited = true
+			m.reportf("%s is to get its mark back; to leave that to you, interrupt again, and later run: %s", c, c.markCommand())
+		}
+		return "waiting"
+	})
+	return text, err
+}
+
+func sameObject(a, b *storedClass) bool { return a.object.GetUID() == b.object.GetUID() }
+
+// progressInterval, plus one retryInterval, is less than the 2 s after which people wonder what happens.
+const progressInterval = 1400 * time.Millisecond
 
 func (m *mover) reportf(format string, args ...any) {
 	m.reported = time.Now()
@@ -236,14 +328,28 @@ func (m *mover) waiting(format string, args ...any) {
 	}
 }
 
-// stopped returns why a context ended, with the last obstacle, which may be nil.
-func stopped(ctx context.Context, obstacle error) error {
-	err := context.Cause(ctx)
-	if errors.Is(err, context.Canceled) {
-		err = errors.New("interrupted")
+func unmarkedLine(c *storedClass) string {
+	return fmt.Sprintf("%s: no longer the default for %s", c, strings.Join(c.claimKinds(), ", "))
+}
+
+// lines returns the results of the plan, except for the classes that lose their mark.
+func (p *plan) lines() []string {
+	target := fmt.Sprintf("%s: the default for %s", p.target, listFunc(p.seats, seatText))
+	if len(p.gain) > 0 {
+		target += fmt.Sprintf(", and for %s, which had none", strings.Join(p.gain, ", "))
 	}
-	if obstacle != nil {
-		return fmt.Errorf("%w: %w", err, obstacle)
+	lines := []string{target}
+	for _, seat := range p.lose {
+		lines = append(lines, seatText(seat)+": no longer has a default")
 	}
-	return err
+	return lines
+}
+
+func (m *mover) printResult(lines ...string) {
+	for _, line := range lines {
+		if m.options.dryRun {
+			line += " (dry run)"
+		}
+		_, _ = fmt.Fprintln(m.out, truncate.Printable(line))
+	}
 }

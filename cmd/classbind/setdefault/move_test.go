@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -19,15 +22,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	lookup "github.com/classbind/classbind/controller/cluster"
-	"github.com/classbind/classbind/controller/controllertest"
-	"github.com/classbind/classbind/selector/inventory"
 )
 
 var (
@@ -45,17 +48,19 @@ type fault struct {
 
 // TestMove moves the default from old to new while answers of the API server get lost, which a real one does not do on demand.
 func TestMove(t *testing.T) {
+	interrupt := func(cancel func(), _ clienttesting.ObjectTracker) { cancel() }
 	moved := []string{"as.test/old: no longer the default for claims.test", "as.test/new: the default for claims.test"}
+	putBack := []string{"as.test/old: no longer the default for claims.test", "as.test/old: the default for claims.test again"}
 	for name, tc := range map[string]struct {
 		reason string
 		// faults of the first writes, in order, by class; later writes have none.
 		faults map[string][]fault
-		// interrupted is the class after whose first write the command is.
-		interrupted string
-		timeout     time.Duration
-		marked      string
-		out         []string
-		err         []string // its parts; none for success
+		// then is run after the first write of a class.
+		then    map[string]func(cancel func(), classes clienttesting.ObjectTracker)
+		timeout time.Duration
+		marked  string
+		out     []string
+		err     []string // its parts; none for success
 	}{
 		"NoFault":            {reason: "We should move the default.", marked: "new", out: moved},
 		"LostUnmark":         {reason: "We should go on where the answer to the first write was lost, although it was stored.", faults: map[string][]fault{"old": {{stored: true, err: errLost}}}, marked: "new", out: moved},
@@ -64,10 +69,10 @@ func TestMove(t *testing.T) {
 		"Unavailable": {
 			reason: "We should put the former default back where the new one cannot be marked.",
 			faults: map[string][]fault{"new": repeat(errUnavailable)},
-			marked: "old",
-			err:    []string{"cannot mark as.test/new as the default: the server is going away\nas.test/old is the default again"},
+			marked: "old", out: putBack,
+			err: []string{"cannot mark as.test/new as the default: the server is going away\nas.test/old is the default again"},
 		},
-		"Refused": {reason: "We should not try again what was refused.", faults: map[string][]fault{"new": {{err: errRefused}}}, marked: "old", err: []string{"not this one\nas.test/old is the default again"}},
+		"Refused": {reason: "We should not try again what was refused.", faults: map[string][]fault{"new": {{err: errRefused}}}, marked: "old", out: putBack, err: []string{"not this one\nas.test/old is the default again"}},
 		"UnmarkRefused": {
 			reason: "We should change nothing where the mark cannot be taken.",
 			faults: map[string][]fault{"old": {{err: errRefused}}},
@@ -76,48 +81,60 @@ func TestMove(t *testing.T) {
 		"PutBackUnavailable": {
 			reason: "We should keep trying to put the former default back.",
 			faults: map[string][]fault{"new": {{err: errRefused}}, "old": {{stored: true}, {err: errUnavailable}, {err: errLost}, {stored: true, err: errLost}}},
-			marked: "old",
-			err:    []string{"not this one\nas.test/old is the default again"},
+			marked: "old", out: putBack,
+			err: []string{"not this one\nas.test/old is the default again"},
 		},
 		"PutBackReverted": {
 			reason: "We should not say that the former default is one again where a webhook takes the mark away.",
 			faults: map[string][]fault{"new": {{err: errRefused}}, "old": {{stored: true}, {}}},
-			err:    []string{"not this one\ncannot mark as.test/old as the default: the mark does not change"},
+			out:    []string{"as.test/old: no longer the default for claims.test"},
+			err:    []string{"not this one\nas.test/old did not get its mark back: the mark does not change"},
 		},
 		"PutBackRefused": {
 			reason: "We should say how to put the former default back where we cannot.",
 			faults: map[string][]fault{"new": {{err: errRefused}}, "old": {{stored: true}, {err: errRefused}}},
-			err:    []string{"\ncannot mark as.test/old as the default: ", "; to mark it again, run: kubectl patch as.test old --type merge --patch '{\"metadata\":{\"annotations\":{\"default\":\"true\"}}}'"},
+			out:    []string{"as.test/old: no longer the default for claims.test"},
+			err:    []string{"as.test/old did not get its mark back: ", "; to give it back, run: kubectl patch as.test old --type merge --patch '{\"metadata\":{\"annotations\":{\"default\":\"true\"}}}'"},
 		},
 		"PutBackNeverAvailable": {
 			reason: "We should not try for ever.",
 			faults: map[string][]fault{"new": {{err: errRefused}}, "old": append([]fault{{stored: true}}, repeat(errUnavailable)...)},
-			err:    []string{"\ntimed out after 2m0s: cannot mark as.test/old as the default: the server is going away; to mark it again, run: kubectl"},
+			out:    []string{"as.test/old: no longer the default for claims.test"},
+			err:    []string{"as.test/old did not get its mark back: timed out after 2m0s: the server is going away; to give it back, run: kubectl"},
+		},
+		"DeletedMeanwhile": {
+			reason: "We should say that the former default was deleted.",
+			faults: map[string][]fault{"new": {{err: errRefused}}},
+			then: map[string]func(func(), clienttesting.ObjectTracker){"old": func(_ func(), c clienttesting.ObjectTracker) {
+				_ = c.Delete(classesOfA, "", "old")
+			}},
+			out: []string{"as.test/old: no longer the default for claims.test"},
+			err: []string{"as.test/old did not get its mark back: it was deleted meanwhile"},
 		},
 		"InterruptedBetween": {
-			reason:      "We should put the former default back when we are interrupted.",
-			interrupted: "old",
-			marked:      "old",
-			err:         []string{"interrupted\nas.test/old is the default again"},
+			reason: "We should put the former default back when we are interrupted.",
+			then:   map[string]func(func(), clienttesting.ObjectTracker){"old": interrupt},
+			marked: "old", out: putBack,
+			err: []string{"interrupted\nas.test/old is the default again"},
 		},
 		"InterruptedAfter": {
-			reason:      "We should not put back what was moved when we are interrupted.",
-			interrupted: "new",
-			marked:      "new", out: moved,
+			reason: "We should not put back what was moved when we are interrupted.",
+			then:   map[string]func(func(), clienttesting.ObjectTracker){"new": interrupt},
+			marked: "new", out: moved,
 			err: []string{"interrupted; the marks are set, but classbind has not confirmed it"},
 		},
 		"InterruptedInDoubt": {
-			reason:      "We should look whether the last write was stored before we put anything back.",
-			faults:      map[string][]fault{"new": {{stored: true, err: errLost}}},
-			interrupted: "new",
-			marked:      "new", out: moved,
+			reason: "We should look whether the last write was stored before we put anything back.",
+			faults: map[string][]fault{"new": {{stored: true, err: errLost}}},
+			then:   map[string]func(func(), clienttesting.ObjectTracker){"new": interrupt},
+			marked: "new", out: moved,
 			err: []string{"interrupted; the marks are set, but classbind has not confirmed it"},
 		},
 		"TimedOut": {
 			reason: "We should put the former default back when time is over.", timeout: time.Second,
 			faults: map[string][]fault{"new": repeat(errUnavailable)},
-			marked: "old",
-			err:    []string{"timed out after 1s: cannot mark as.test/new as the default: the server is going away\nas.test/old is the default again"},
+			marked: "old", out: putBack,
+			err: []string{"timed out after 1s: cannot mark as.test/new as the default: the server is going away\nas.test/old is the default again"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +142,7 @@ func TestMove(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				writes := map[string]int{}
-				m, out := newFakeMover(t, v1beta1.DefaultClass{Kind: "A", Name: "new"}, func(class string, store, read func() error) error {
+				classes := newFakeClasses(func(class string, store func() runtime.Object, c clienttesting.ObjectTracker) (stored runtime.Object, err error) {
 					n := writes[class]
 					writes[class]++
 					f := fault{stored: true}
@@ -134,15 +151,16 @@ func TestMove(t *testing.T) {
 					}
 					switch {
 					case f.stored:
-						require.NoError(t, store())
+						stored = store()
 					case f.err == nil: // A webhook reverts it.
-						require.NoError(t, read())
+						stored = fakeClass(class, false)
 					}
-					if tc.interrupted == class {
-						cancel()
+					if then := tc.then[class]; then != nil && n == 0 {
+						then(cancel, c)
 					}
-					return f.err
+					return stored, f.err
 				})
+				m, out := newFakeMover(classes, fakeRegistrations{})
 				m.options.timeout = cmp.Or(tc.timeout, m.options.timeout)
 				err := m.run(ctx)
 				if tc.err == nil {
@@ -151,77 +169,81 @@ func TestMove(t *testing.T) {
 				for _, part := range tc.err {
 					require.ErrorContains(t, err, part, tc.reason)
 				}
-				classes, err := m.reader.Classes(t.Context(), fakeKind("A", "as.test", false).ClassKind)
+				list, err := classes.Resource(classesOfA).List(t.Context(), metav1.ListOptions{})
 				require.NoError(t, err)
 				var marked []string
-				classes.Each(func(c *inventory.Class) {
-					if c.Default {
-						marked = append(marked, c.Name)
+				for _, u := range list.Items {
+					if u.GetAnnotations()["default"] == "true" {
+						marked = append(marked, u.GetName())
 					}
-				})
-				assert.Equal(t, tc.marked, strings.Join(marked, ", "), tc.reason)
+				}
+				assert.Equal(t, tc.marked, strings.Join(marked, " "), tc.reason)
 				assert.Equal(t, strings.Join(tc.out, "\n"), strings.TrimSpace(out.String()), "We should say what was done.")
 			})
 		})
 	}
 }
 
-// newFakeMover moves the default to the class new, where the status has seen one already. write is called for each write of a class that is
-// no dry run, and may store it, or read the class as it is.
-func newFakeMover(t *testing.T, seen v1beta1.DefaultClass, write func(class string, store, read func() error) error) (m *mover, out *strings.Builder) {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	require.NoError(t, v1beta1.AddToScheme(scheme))
-	claimKind := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.test"}, Status: v1beta1.ClaimKindStatus{
-		Defaults: []v1beta1.DefaultClass{seen}, Conditions: []metav1.Condition{{Type: v1beta1.ConditionSingleDefault, Status: metav1.ConditionTrue}},
-	}}
-	classKind := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "as.test"}, Spec: v1beta1.ClassKindSpec{
-		ClaimKinds: controllertest.Links("claims.test"), Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"},
-	}}
-	objects := []client.Object{claimKind, classKind, fakeClass("old", true), fakeClass("new", false), fakeClass("third", false)}
-	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			store := func() error { return c.Patch(ctx, o, patch, opts...) }
-			switch {
-			case slices.Contains(opts, client.PatchOption(client.DryRunAll)): // The fake answers with what is stored.
-				data, err := patch.Data(o)
-				*o.(*unstructured.Unstructured) = *fakeClass(o.GetName(), strings.Contains(string(data), "true"))
-				return err
-			case write == nil:
-				return store()
-			}
-			return write(o.GetName(), store, func() error { return c.Get(ctx, client.ObjectKeyFromObject(o), o) })
-		},
-	}).Build()
+// newFakeMover moves the default to new.
+func newFakeMover(classes *dynamicfake.FakeDynamicClient, registrations fakeRegistrations) (m *mover, out *strings.Builder) {
 	out = &strings.Builder{}
 	return &mover{
-		cluster: &cluster{api: api, reader: fakeReader{api}}, options: &options{claimKinds: []string{"claims.test"}, timeout: 2 * time.Minute},
-		name: className{kind: "A", name: "new"}, out: out, progress: io.Discard,
+		cluster: &cluster{registrations: registrations, classes: classes, resources: fakeResources{}},
+		options: &options{claimKinds: []string{"claims.test"}, timeout: 2 * time.Minute},
+		name:    className{kind: "A", name: "new"}, out: out, progress: io.Discard,
 	}, out
+}
+
+var classesOfA = schema.GroupVersionResource{Group: "test", Version: "v1", Resource: "as"}
+
+// newFakeClasses has each write that is not a dry run be stored by write, which gets the name of the class.
+func newFakeClasses(
+	write func(class string, store func() runtime.Object, classes clienttesting.ObjectTracker) (runtime.Object, error),
+) *dynamicfake.FakeDynamicClient {
+	fake := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{classesOfA: "AList"}, fakeClass("old", true), fakeClass("new", false), fakeClass("third", false))
+	fake.PrependReactor("patch", "as", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch := action.(clienttesting.PatchActionImpl)
+		if len(patch.PatchOptions.DryRun) > 0 {
+			return true, fakeClass(patch.GetName(), strings.Contains(string(patch.GetPatch()), "true")), nil
+		}
+		stored, err := write(patch.GetName(), func() runtime.Object {
+			_, stored, err := clienttesting.ObjectReaction(fake.Tracker())(action)
+			utilruntime.Must(err)
+			return stored
+		}, fake.Tracker())
+		return true, stored, err
+	})
+	return fake
+}
+
+// stores every write.
+func stores(_ string, store func() runtime.Object, _ clienttesting.ObjectTracker) (runtime.Object, error) {
+	return store(), nil
 }
 
 func TestOvertaken(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
-		marks  []string // the classes whose mark changes, in turn; none if the class is deleted
+		change func(clienttesting.ObjectTracker) error
 		want   string
 	}{
-		"Moved":    {"We should name the class that another command has marked.", []string{"third", "new"}, "as.test/new: the default for claims.test, but lost its mark meanwhile; the default is as.test/third now; to move it all the same, run this command again"},
-		"Unmarked": {"We should say that nothing is the default.", []string{"new"}, "but lost its mark meanwhile; no class is the default now"},
-		"Deleted":  {"We should take a class that is gone for one without a mark.", nil, "but lost its mark meanwhile; no class is the default now"},
+		"Moved": {"We should name the class that another command has marked.", func(c clienttesting.ObjectTracker) error {
+			return errors.Join(c.Update(classesOfA, fakeClass("new", false), ""), c.Update(classesOfA, fakeClass("third", true), ""))
+		}, "as.test/new was the default for claims.test, but its mark was taken meanwhile; the default is as.test/third now; to move it all the same, run this command again"},
+		"Unmarked": {"We should say that nothing is the default.", func(c clienttesting.ObjectTracker) error {
+			return c.Update(classesOfA, fakeClass("new", false), "")
+		}, "but its mark was taken meanwhile; no class is the default now"},
+		"Deleted": {"We should say that the class is gone.", func(c clienttesting.ObjectTracker) error {
+			return c.Delete(classesOfA, "", "new")
+		}, "but it was deleted meanwhile; no class is the default now"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m, _ := newFakeMover(t, v1beta1.DefaultClass{Kind: "A", Name: "old"}, nil)
+				fake := newFakeClasses(stores)
+				m, _ := newFakeMover(fake, fakeRegistrations{seen: v1beta1.DefaultClass{Kind: "A", Name: "old"}})
 				begin := time.Now()
-				time.AfterFunc(time.Second, func() {
-					if tc.marks == nil {
-						assert.NoError(t, m.api.Delete(t.Context(), fakeClass("new", true))) //nolint:testifylint // This is another goroutine.
-					}
-					for _, name := range tc.marks {
-						assert.NoError(t, m.setMark(t.Context(), fakeKind("A", "as.test", false).NewClass(fakeClass(name, false), nil), name != "new", false))
-					}
-				})
+				time.AfterFunc(time.Second, func() { assert.NoError(t, tc.change(fake.Tracker())) })
 				err := m.run(t.Context())
 				require.ErrorContains(t, err, tc.want, tc.reason)
 				var status *exit.Error
@@ -231,6 +253,32 @@ func TestOvertaken(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestKilledBetween ends a command after its first write, and runs it again.
+func TestKilledBetween(t *testing.T) {
+	killed := false
+	fake := newFakeClasses(func(_ string, store func() runtime.Object, _ clienttesting.ObjectTracker) (runtime.Object, error) {
+		stored := store()
+		if !killed {
+			killed = true
+			goruntime.Goexit()
+		}
+		return stored, nil
+	})
+	m, out := newFakeMover(fake, fakeRegistrations{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = m.run(t.Context())
+	}()
+	<-ended
+	require.True(t, killed)
+	require.Empty(t, out.String(), "It should have ended before it could say so.")
+
+	m, out = newFakeMover(fake, fakeRegistrations{})
+	require.NoError(t, m.run(t.Context()), "We should go on where no class is the default.")
+	assert.Equal(t, "as.test/new: the default for claims.test\n", out.String())
 }
 
 func repeat(err error) []fault { return slices.Repeat([]fault{{err: err}}, 1000) }
@@ -244,21 +292,59 @@ func fakeClass(name string, marked bool) *unstructured.Unstructured {
 	return u
 }
 
-type fakeReader struct{ client.Reader }
+// fakeRegistrations are one claim kind, whose default is the new one already, and one class kind.
+type fakeRegistrations struct {
+	client.Reader
+	seen v1beta1.DefaultClass // the default in the status, if it is not the new one
+}
 
-func (fakeReader) Resolve(context.Context, string, string, ...string) (lookup.Resource, error) {
+func (f fakeRegistrations) claimKind() v1beta1.ClaimKind {
+	return v1beta1.ClaimKind{
+		ObjectMeta: metav1.ObjectMeta{Name: "claims.test"},
+		Status:     v1beta1.ClaimKindStatus{Defaults: []v1beta1.DefaultClass{cmp.Or(f.seen, v1beta1.DefaultClass{Kind: "A", Name: "new"})}, Conditions: []metav1.Condition{{Type: v1beta1.ConditionSingleDefault, Status: metav1.ConditionTrue}}},
+	}
+}
+
+func (f fakeRegistrations) Get(ctx context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	*object.(*v1beta1.ClaimKind) = f.claimKind()
+	return ctx.Err()
+}
+
+func (f fakeRegistrations) List(ctx context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	switch l := list.(type) {
+	case *v1beta1.ClaimKindList:
+		l.Items = []v1beta1.ClaimKind{f.claimKind()}
+	case *v1beta1.ClassKindList:
+		l.Items = []v1beta1.ClassKind{{
+			ObjectMeta: metav1.ObjectMeta{Name: "as.test"},
+			Spec:       v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: "claims.test"}}, Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"}},
+		}}
+	}
+	return ctx.Err()
+}
+
+type fakeResources struct{}
+
+func (fakeResources) Resolve(context.Context, string, string, ...string) (lookup.Resource, error) {
 	return lookup.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "test", Version: "v1", Kind: "A"}}, nil
 }
 
-func (f fakeReader) Classes(ctx context.Context, kind *inventory.ClassKind) (*inventory.Classes, error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "test", Version: "v1", Kind: "AList"})
-	if err := f.List(ctx, list); err != nil {
-		return nil, err
-	}
-	var all []*inventory.Class
-	for i := range list.Items {
-		all = append(all, kind.NewClass(&list.Items[i], list.Items[i].Object))
-	}
-	return inventory.NewClasses(kind, all), nil
+// TestSlowWrite has an API server that takes longer for a write than reads may.
+func TestSlowWrite(t *testing.T) {
+	const forReads = 50 * time.Millisecond
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-time.After(2 * forReads):
+		case <-r.Context().Done():
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"apiVersion": "test/v1", "kind": "A", "metadata": {"name": "new"}}`))
+	}))
+	t.Cleanup(server.Close)
+	c, err := newCluster(&rest.Config{Host: server.URL, Timeout: forReads})
+	require.NoError(t, err)
+	object := &unstructured.Unstructured{}
+	object.SetName("new")
+	err = c.setMark(t.Context(), newStoredClass(fakeKind("A", "as.test", false).ClassKind, object), nil, false)
+	require.NoError(t, err, "We should know the outcome of a write.")
 }

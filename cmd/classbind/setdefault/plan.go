@@ -2,124 +2,204 @@ package setdefault
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
 // plan says what to write to move a default.
 type plan struct {
-	target *inventory.Class
-	// seats of which the target is the only default afterwards. lose are those that have a default now, and none then.
-	seats, lose []inventory.Seat
+	target *storedClass
+	// claimKinds are those whose default the target is to become, sorted; seats has the seat of each.
+	claimKinds []string
+	seats      []inventory.Seat
 	// unmark are the classes that must lose their mark before the target gets it.
-	unmark []*inventory.Class
+	unmark []*storedClass
+	// mark says that the target has no mark yet.
+	mark bool
+	// gain are other claim kinds that have no default and get one.
+	gain []string
+	// lose are other seats that have a default and lose it.
+	lose []inventory.Seat
 }
 
 // done says that there is nothing to write.
-func (p *plan) done() bool { return p.target.Default && len(p.unmark) == 0 }
+func (p *plan) done() bool { return !p.mark && len(p.unmark) == 0 }
 
-// newPlan makes the target the only default of its seats. The views are of all claim kinds whose default may change.
+// newPlan makes the target the only default of its seat for each of the claim kinds; its kind must serve all of them. defaults are the
+// other classes that are marked and not being deleted, of every kind related to the target's.
 //
 // A mark counts for each claim kind that the kind of its class serves. So the target may also replace the default of other claim kinds, and
 // others may lose theirs. The plan is refused unless claimKinds names the former and without names the latter.
-func newPlan(views selector.Snapshot, target *inventory.Class, claimKinds, without []string) (*plan, error) {
-	p := &plan{target: target}
-	if err := p.findSeats(views, claimKinds); err != nil {
+func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKinds, without []string) (*plan, error) {
+	if target.Terminating {
+		return nil, fmt.Errorf("%s is being deleted: choose another class", target)
+	}
+	if text := target.Kind.DefaultMark.Expression; text != "" {
+		return nil, fmt.Errorf("%s has no mark to set: its ClassKind says in spec.default.expression which classes are default: %s; "+
+			"change the present default, then %s, so that it is true of the latter alone", target, text, target)
+	}
+	for _, name := range target.claimKinds() {
+		if _, _, err := r.claimKind(name).SeatOf(target.Class); err != nil {
+			return nil, fmt.Errorf("cannot tell for which claims of %s %s would be the default: %w", name, target, err)
+		}
+	}
+	if err := r.checkOffered(target, claimKinds); err != nil {
 		return nil, err
 	}
-	others := map[inventory.Seat][]*inventory.Class{}
-	for _, v := range views {
-		for seat, defaults := range v.DefaultsBySeat() {
-			others[seat] = slices.DeleteFunc(defaults, func(c *inventory.Class) bool { return nameOf(c) == nameOf(target) })
-		}
-	}
-	for _, seat := range p.seats {
-		for _, c := range others[seat] {
-			if text := c.Kind.DefaultMark.Expression; text != "" {
-				return nil, fmt.Errorf("the default is %[1]s, and has no mark to take: its ClassKind says in spec.default.expression "+
-					"which classes are default: %[2]s; change %[1]s so that it is not, then try again", nameOf(c), text)
-			}
-			if !slices.Contains(p.unmark, c) {
-				p.unmark = append(p.unmark, c)
+	p := &plan{target: target, mark: !target.Default, claimKinds: slices.Clone(claimKinds)}
+	if p.mark {
+		for _, name := range target.claimKinds() {
+			seat, offered := r.seat(name, target)
+			switch {
+			case slices.Contains(claimKinds, name) || !offered:
+			case len(r.takers(defaults, seat)) > 0:
+				p.claimKinds = append(p.claimKinds, name)
+			case r.claimKinds[name] != nil:
+				p.gain = append(p.gain, name)
 			}
 		}
+		slices.Sort(p.claimKinds)
 	}
-	kept := func(c *inventory.Class) bool { return !slices.Contains(p.unmark, c) }
-	var changes []string // that the user did not name
-	for _, seat := range slices.SortedFunc(maps.Keys(others), inventory.Seat.Compare) {
-		after, agreed := nameOf(target), claimKinds
-		if !slices.Contains(p.seats, seat) {
-			after, agreed = "no default", without
-			if slices.ContainsFunc(others[seat], kept) {
-				continue
-			}
-			p.lose = append(p.lose, seat)
+	for _, name := range p.claimKinds {
+		seat, _ := r.seat(name, target)
+		p.seats = append(p.seats, seat)
+	}
+	p.unmark = r.takers(defaults, p.seats...)
+	kept := slices.DeleteFunc(slices.Clone(defaults), func(d *storedClass) bool { return contains(p.unmark, d) })
+	if err := p.findLosers(r, kept); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(p.lose, inventory.Seat.Compare)
+	p.lose = slices.Compact(p.lose)
+	for _, name := range without {
+		loses := func(s inventory.Seat) bool { return s.ClaimKind == name }
+		if slices.Contains(target.Kind.ClaimKinds, name) && !slices.ContainsFunc(p.lose, loses) {
+			return nil, fmt.Errorf("--leave-without-default=%q: %s serves it, so it is not left without: name it with --for",
+				name, target.Kind.Name)
 		}
-		if len(others[seat]) > 0 && !slices.Contains(agreed, seat.ClaimKind) {
-			changes = append(changes, fmt.Sprintf("%s: %s in the place of %s", seatText(seat), after, list(others[seat], nameOf)))
-		}
 	}
-	if len(changes) > 0 {
-		return nil, fmt.Errorf("a mark counts for all claim kinds that the kind of its class serves, "+
-			"so this would change the default of others, too:\n  %s\nto agree, run: classbind set-default %s%s%s",
-			strings.Join(changes, "\n  "), nameOf(target), flags(" --for ", p.seats), flags(" --leave-without-default ", p.lose))
-	}
-	return p, nil
+	return p, p.checkAgreement(r, defaults, claimKinds, without)
 }
 
-// findSeats of the target in the views. It is an error if claims of one of the claim kinds could not get the class.
-func (p *plan) findSeats(views selector.Snapshot, claimKinds []string) error {
-	kind := p.target.Kind
-	if p.target.Terminating {
-		return fmt.Errorf("%s is being deleted: choose another class", nameOf(p.target))
-	}
-	if text := kind.DefaultMark.Expression; text != "" {
-		return fmt.Errorf("%[1]s has no mark to set: its ClassKind says in spec.default.expression which classes are default: %[2]s; "+
-			"change the present default, then %[1]s, so that it is true of the latter alone", nameOf(p.target), text)
-	}
-	for _, name := range slices.Sorted(slices.Values(kind.ClaimKinds)) {
-		view := views[name]
-		if view == nil { // It is not registered.
-			continue
+// findLosers finds the seats that are left without a default: none of the classes that are kept takes them.
+func (p *plan) findLosers(r *registry, kept []*storedClass) error {
+	for _, d := range p.unmark {
+		if text := d.Kind.DefaultMark.Expression; text != "" {
+			return fmt.Errorf("the default is %s, and has no mark to take: its ClassKind says in spec.default.expression "+
+				"which classes are default: %s; change %s so that it is not, then try again", d, text, d)
 		}
-		seat, offered, err := view.Kind.SeatOf(p.target)
-		fault := view.FaultOf(kind.Name)
-		switch named := slices.Contains(claimKinds, name); {
-		case err != nil:
-			return fmt.Errorf("cannot tell for which claims of %s %s would be the default: %w", name, nameOf(p.target), err)
-		case offered && fault == nil:
-			p.seats = append(p.seats, seat)
-		case named && fault != nil:
-			return fault
-		case named:
-			return fmt.Errorf("claims of %s are not offered %s: choose another class, or see spec.classes.namespaces and "+
-				"spec.classes.fits of the ClaimKind, and spec.fits of the ClassKind %s", name, nameOf(p.target), kind.Name)
+		for _, name := range d.claimKinds() {
+			seat, offered := r.seat(name, d)
+			if r.claimKinds[name] != nil && offered && !r.takes(p.target, seat) && len(r.takers(kept, seat)) == 0 {
+				p.lose = append(p.lose, seat)
+			}
 		}
 	}
 	return nil
 }
 
-func seatText(s inventory.Seat) string { return s.ClaimKind + s.In() }
-
-// flags name the claim kind of each seat once.
-func flags(flag string, seats []inventory.Seat) string {
-	var b strings.Builder
-	for i, seat := range seats { // They are sorted.
-		if i == 0 || seat.ClaimKind != seats[i-1].ClaimKind {
-			b.WriteString(flag + seat.ClaimKind)
+// checkOffered returns an error if claims of one of these kinds could not get the class.
+func (r *registry) checkOffered(target *storedClass, claimKinds []string) error {
+	for _, name := range claimKinds {
+		if fault := r.faultOf(target.Kind, name); fault != nil {
+			return fault
 		}
+		if _, offered := r.seat(name, target); offered {
+			continue
+		}
+		if r.claimKind(name).Serves(target.Class) {
+			return fmt.Errorf("claims of %s are offered no class of namespace %q: "+
+				"add it to spec.classes.namespaces.names of the ClaimKind, or choose another class", name, target.Namespace)
+		}
+		return fmt.Errorf("claims of %s get no class like %s: choose another class, "+
+			"or see spec.classes.fits of the ClaimKind and spec.fits of the ClassKind %s", name, target, target.Kind.Name)
 	}
-	return b.String()
+	return nil
 }
 
-func list[T any](all []T, text func(T) string) string {
-	texts := make([]string, len(all))
-	for i, one := range all {
-		texts[i] = text(one)
+// checkAgreement returns an error that lists the changes that the user did not name, and the command that agrees to them.
+func (p *plan) checkAgreement(r *registry, defaults []*storedClass, claimKinds, without []string) error {
+	var changes []string
+	change := func(seats []inventory.Seat, named []string, after string) {
+		for _, seat := range seats {
+			if slices.Contains(named, seat.ClaimKind) {
+				continue
+			}
+			text := fmt.Sprintf("%s: %s in the place of %s", seatText(seat), after, list(r.takers(defaults, seat)))
+			if r.claimKinds[seat.ClaimKind] == nil {
+				text += " (it is not registered: create its ClaimKind first)"
+			}
+			changes = append(changes, text)
+		}
 	}
-	return strings.Join(texts, ", ")
+	change(p.seats, claimKinds, p.target.String())
+	change(p.lose, without, "no default")
+	if len(changes) == 0 {
+		return nil
+	}
+	command := []string{"classbind set-default", p.target.String()}
+	for _, name := range p.claimKinds {
+		command = append(command, "--for", name)
+	}
+	for i, seat := range p.lose {
+		if i == 0 || seat.ClaimKind != p.lose[i-1].ClaimKind {
+			command = append(command, "--leave-without-default", seat.ClaimKind)
+		}
+	}
+	return fmt.Errorf("a mark counts for all claim kinds that the kind of its class serves, "+
+		"so this would change the default of others, too:\n  %s\nto agree, run: %s",
+		strings.Join(changes, "\n  "), strings.Join(command, " "))
+}
+
+func (r *registry) seat(claimKind string, c *storedClass) (inventory.Seat, bool) {
+	seat, offered, _ := r.claimKind(claimKind).SeatOf(c.Class) // A class of no known seat is nobody's default.
+	return seat, offered && r.faultOf(c.Kind, claimKind) == nil
+}
+
+// claimKind of this name. One that is not registered counts as registered with the default spec.
+func (r *registry) claimKind(name string) *selector.ClaimKind {
+	if k := r.claimKinds[name]; k != nil {
+		return k
+	}
+	return selector.NewClaimKind(&v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}})
+}
+
+// faultOf is why claims of a kind are offered no class of a class kind that serves it, nil if they are.
+func (r *registry) faultOf(kind *inventory.ClassKind, claimKind string) *inventory.Fault {
+	k := r.claimKinds[claimKind]
+	if k == nil {
+		return nil
+	}
+	var serving []*inventory.Classes
+	for _, other := range r.classKinds {
+		if other.lookupErr == nil && !other.leftOut && other.serves(claimKind) {
+			serving = append(serving, inventory.NewClasses(other.ClassKind, nil))
+		}
+	}
+	return selector.NewView(k, serving).FaultOf(kind.Name)
+}
+
+// takes reports whether a class, if marked, is a default of the seat.
+func (r *registry) takes(c *storedClass, seat inventory.Seat) bool {
+	own, offered := r.seat(seat.ClaimKind, c)
+	return slices.Contains(c.Kind.ClaimKinds, seat.ClaimKind) && offered && own == seat
+}
+
+// takers returns the marked classes that are defaults of one of the seats.
+func (r *registry) takers(classes []*storedClass, seats ...inventory.Seat) []*storedClass {
+	return slices.DeleteFunc(slices.Clone(classes), func(c *storedClass) bool {
+		return !slices.ContainsFunc(seats, func(s inventory.Seat) bool { return r.takes(c, s) })
+	})
+}
+
+func seatText(s inventory.Seat) string { return s.ClaimKind + s.In() }
+
+func contains(classes []*storedClass, c *storedClass) bool {
+	return slices.ContainsFunc(classes, func(o *storedClass) bool { return o.String() == c.String() })
 }

@@ -7,12 +7,18 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -24,18 +30,41 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
+// writeTimeout is the API server's default timeout for a request.
+const writeTimeout = time.Minute
+
+// resolver finds a resource by its name, <plural>.<group>, in the version that the API server prefers.
+type resolver interface {
+	Resolve(ctx context.Context, name, version string, verbs ...string) (lookup.Resource, error)
+}
+
 type cluster struct {
-	api    client.Client
-	reader connect.Reader
+	registrations client.Reader
+	classes       dynamic.Interface
+	resources     resolver
+}
+
+func newCluster(config *rest.Config) (*cluster, error) {
+	read, err := connect.New(config)
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{registrations: read.API, resources: read}
+	writes := rest.CopyConfig(config)
+	writes.Timeout = writeTimeout // Less would leave the outcome of a write unknown.
+	if c.classes, err = dynamic.NewForConfig(writes); err != nil {
+		return nil, fmt.Errorf("cannot make a client for classes: %w", err)
+	}
+	return c, nil
 }
 
 func (c *cluster) registry(ctx context.Context) (*registry, error) {
-	claimKinds, classKinds, err := connect.Registrations(ctx, c.api)
+	claimKinds, classKinds, err := connect.Registrations(ctx, c.registrations)
 	if err != nil {
 		return nil, err
 	}
 	r := &registry{claimKinds: map[string]*selector.ClaimKind{}, lookUp: func(k *selector.ClaimKind) lookup.Resource {
-		found, _ := c.reader.Resolve(ctx, k.Resource.String(), k.Version)
+		found, _ := c.resources.Resolve(ctx, k.Resource.String(), k.Version)
 		return found
 	}}
 	for i := range claimKinds {
@@ -43,111 +72,76 @@ func (c *cluster) registry(ctx context.Context) (*registry, error) {
 	}
 	for i := range classKinds {
 		k := &classKinds[i]
-		found, err := c.reader.Resolve(ctx, k.Name, "", "list")
-		kind := &classKind{
+		found, lookupErr := c.resources.Resolve(ctx, k.Name, "", "list")
+		r.classKinds = append(r.classKinds, &classKind{
 			ClassKind: inventory.NewClassKind(k, found.GroupVersionKind, found.Namespaced, rules.Served(k, claimKinds)...),
-			found:     found, err: err, leftOut: errors.Is(err, lookup.ErrNotInstalled),
-		}
-		if why := connect.LeftOut(k); err == nil && why != nil {
-			kind.err, kind.leftOut = errors.New(why.Message), true
-		}
-		r.classKinds = append(r.classKinds, kind)
+			found:     found, lookupErr: lookupErr, leftOut: connect.LeftOut(k) != nil,
+		})
 	}
 	return r, nil
 }
 
-// views of all claim kinds whose default may change with that of a claim kind that a class kind serves: its own, and
-// those that share a class kind with them.
-func (c *cluster) views(ctx context.Context, r *registry, of *classKind) (selector.Snapshot, error) {
-	own, all := sets.New(of.ClaimKinds...), sets.New[string]()
-	for _, k := range r.classKinds {
-		if own.HasAny(k.ClaimKinds...) {
-			all.Insert(k.ClaimKinds...)
-		}
-	}
-	serving := map[string][]*inventory.Classes{}
-	for _, k := range r.classKinds {
-		if k.leftOut || !all.HasAny(k.ClaimKinds...) {
-			continue
-		}
-		if k.err != nil {
-			return nil, fmt.Errorf("cannot tell whether a class of %s is the default: %w", k, k.err)
-		}
-		classes, err := c.reader.Classes(ctx, k.ClassKind)
-		if err != nil {
-			return nil, fmt.Errorf("%w; one of them may be the default", err)
-		}
-		for _, name := range k.ClaimKinds {
-			serving[name] = append(serving[name], classes)
-		}
-	}
-	views := selector.Snapshot{}
-	for name, classes := range serving {
-		if k := r.claimKinds[name]; k != nil {
-			views[name] = selector.NewView(k, classes)
-		}
-	}
-	return views, nil
+func (c *cluster) resource(kind *inventory.ClassKind, namespace string) dynamic.ResourceInterface {
+	return c.classes.Resource(kind.Resource()).Namespace(namespace)
 }
 
-// object that a class is read from.
-func object(kind *inventory.ClassKind, namespace, name string) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(kind.GroupVersionKind)
-	u.SetNamespace(namespace)
-	u.SetName(name)
-	return u
-}
-
-func (c *cluster) class(ctx context.Context, kind *inventory.ClassKind, namespace, name string) (*inventory.Class, error) {
-	u := object(kind, namespace, name)
-	if err := c.api.Get(ctx, client.ObjectKeyFromObject(u), u); err != nil {
+func (c *cluster) class(ctx context.Context, kind *inventory.ClassKind, namespace, name string) (*storedClass, error) {
+	object, err := c.resource(kind, namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
 		return nil, truncate.Error(err)
 	}
-	return kind.NewClass(u, u.Object), nil
+	return newStoredClass(kind, object), nil
+}
+
+// defaults returns the classes of the kinds that are marked and not being deleted.
+func (c *cluster) defaults(ctx context.Context, kinds []*classKind) ([]*storedClass, error) {
+	var defaults []*storedClass
+	for _, k := range kinds {
+		if errors.Is(k.lookupErr, lookup.ErrNotInstalled) {
+			continue
+		}
+		if k.lookupErr != nil {
+			return nil, fmt.Errorf("cannot tell whether a class of %s is the default: %w", k.Name, k.lookupErr)
+		}
+		list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return c.resource(k.ClassKind, metav1.NamespaceAll).List(ctx, o)
+		})
+		err := list.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
+			object, _ := o.(*unstructured.Unstructured) // The list is an UnstructuredList.
+			if class := newStoredClass(k.ClassKind, object); class.Default && !class.Terminating {
+				defaults = append(defaults, class)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("cannot list the classes of %s, one of which may be the default: %w", k.Name, truncate.Error(err))
+		}
+	}
+	return defaults, nil
 }
 
 // errMarkReverted says that the API server accepted the write, but stored the mark as it was before.
 var errMarkReverted = errors.New("the mark does not change, because the schema or a webhook changes it back: " +
 	"see spec.default of the ClassKind")
 
-// setMark marks a class as the default, or removes the mark. The request is not interrupted once it is sent, so that its outcome is known.
-func (c *cluster) setMark(ctx context.Context, class *inventory.Class, marked, dryRun bool) error {
+// setMark sets the mark of a class at the version that was read, or removes it if it is empty.
+// The request is not interrupted once it is sent, so that its outcome is known.
+func (c *cluster) setMark(ctx context.Context, class *storedClass, to mark, dryRun bool) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	options := []client.PatchOption{client.FieldOwner(v1beta1.CommandFieldManager)}
+	patch := class.markPatch(class.object.GetResourceVersion(), to)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
+	o := metav1.PatchOptions{FieldManager: v1beta1.CommandFieldManager}
 	if dryRun {
-		options = append(options, client.DryRunAll)
+		o.DryRun = []string{metav1.DryRunAll}
 	}
-	u, patch := object(class.Kind, class.Namespace, class.Name), client.RawPatch(types.MergePatchType, markPatch(class.Kind, marked))
-	err := c.api.Patch(context.WithoutCancel(ctx), u, patch, options...)
-	if err == nil && class.Kind.NewClass(u, u.Object).Default != marked {
+	object, err := c.resource(class.Kind, class.Namespace).Patch(ctx, class.Name, types.MergePatchType, patch, o)
+	if err == nil && newStoredClass(class.Kind, object).Default != (len(to) > 0) {
 		err = errMarkReverted
 	}
 	return err
-}
-
-// markPatch is a merge patch that marks a class as the default in the first of the places, or removes what is in any of them.
-func markPatch(kind *inventory.ClassKind, marked bool) []byte {
-	patch, places := map[string]any{}, kind.DefaultMark.Places()
-	var value any
-	if marked {
-		places, value = places[:1], "true"
-		if kind.DefaultMark.Path != "" {
-			value = true
-		}
-	}
-	for _, place := range places {
-		_ = unstructured.SetNestedField(patch, value, place.Names()...) // It fails only below a string, where no mark can be.
-	}
-	text, _ := json.Marshal(patch) // It has strings and booleans alone.
-	return text
-}
-
-// markCommand is the kubectl command that marks a class as the default.
-func markCommand(c *inventory.Class) string {
-	return fmt.Sprintf("kubectl patch %s --type merge --patch '%s'", c.Arguments(), markPatch(c.Kind, true))
 }
 
 // inFlight says that the guard refused a mark because another class may still become the default.
@@ -169,4 +163,63 @@ func unanswered(err error) bool {
 	}
 	var transport *url.Error
 	return errors.As(err, &transport) || errors.Is(err, context.DeadlineExceeded)
+}
+
+type storedClass struct {
+	*inventory.Class
+	object *unstructured.Unstructured
+}
+
+func newStoredClass(kind *inventory.ClassKind, object *unstructured.Unstructured) *storedClass {
+	return &storedClass{Class: kind.NewClass(object, object.Object), object: object}
+}
+
+// String returns RESOURCE/NAME, as kubectl takes it, or RESOURCE/NAMESPACE/NAME. It
+// distinguishes kinds with one name in several groups; Class does not.
+func (c *storedClass) String() string {
+	return className{kind: c.Kind.Name, namespace: c.Namespace, name: c.Name}.String()
+}
+
+// claimKinds returns the claim kinds that the class serves, sorted.
+func (c *storedClass) claimKinds() []string { return slices.Sorted(slices.Values(c.Kind.ClaimKinds)) }
+
+// mark has a value for each place where a class may be marked as the default, nil for none. An empty one says that the class is not.
+type mark []any
+
+func (c *storedClass) defaultMark() mark {
+	if c.Kind.DefaultMark.Path != "" {
+		return mark{true}
+	}
+	return mark{"true"}
+}
+
+func (c *storedClass) mark() (present mark) {
+	for _, place := range c.Kind.DefaultMark.Places() {
+		value, _, _ := unstructured.NestedFieldCopy(c.object.Object, place.Names()...)
+		present = append(present, value)
+	}
+	return present
+}
+
+// markPatch is a merge patch that sets the mark of a version of the class, or of any if that is empty. An empty mark removes what is in any
+// place, and another leaves the places alone that it does not have.
+func (c *storedClass) markPatch(version string, to mark) []byte {
+	patch := map[string]any{}
+	if version != "" {
+		patch["metadata"] = map[string]any{"resourceVersion": version}
+	}
+	places := c.Kind.DefaultMark.Places()
+	if len(to) == 0 {
+		to = make(mark, len(places))
+	}
+	for i, value := range to {
+		_ = unstructured.SetNestedField(patch, value, places[i].Names()...) // It fails only below a string, where no mark can be.
+	}
+	text, _ := json.Marshal(patch) // It has strings and booleans alone.
+	return text
+}
+
+// markCommand is the kubectl command that marks the class as default.
+func (c *storedClass) markCommand() string {
+	return fmt.Sprintf("kubectl patch %s --type merge --patch '%s'", c.Arguments(), c.markPatch("", c.defaultMark()))
 }

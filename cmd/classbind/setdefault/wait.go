@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,20 +25,26 @@ const confirmInterval = 200 * time.Millisecond
 // meanwhile: the status would never name it.
 func (m *mover) confirm(ctx context.Context, p *plan) error {
 	m.reported = time.Now() // It usually takes less than a second.
-	missing := []string{"its status was not read"}
+	var missing []string
 	err := wait.PollUntilContextCancel(ctx, confirmInterval, true, func(ctx context.Context) (bool, error) {
 		now := m.unconfirmed(ctx, p)
 		if ctx.Err() != nil { // The previous result says more.
 			return false, ctx.Err()
 		}
-		if missing = now; len(missing) == 0 {
-			return true, nil
+		missing = now
+		if len(missing) > 0 {
+			if err := m.overtaken(ctx, p); err != nil {
+				return false, err
+			}
+			m.waiting("waiting for classbind to see it: %s", strings.Join(missing, "; "))
 		}
-		m.waiting("waiting for classbind to see it: %s", strings.Join(missing, "; "))
-		return false, m.overtaken(ctx, p)
+		return len(missing) == 0, nil
 	})
 	if err == nil || errors.As(err, new(*exit.Error)) {
 		return err
+	}
+	if missing == nil { // There was no time for a single look.
+		missing = p.claimKinds
 	}
 	return fmt.Errorf("%w; the marks are set, but classbind has not confirmed it: %s; "+
 		"see whether classbind runs and may read the classes: kubectl get claimkinds,classkinds",
@@ -50,26 +56,34 @@ func (m *mover) confirm(ctx context.Context, p *plan) error {
 func (m *mover) overtaken(ctx context.Context, p *plan) error {
 	target := p.target
 	now, err := m.class(ctx, target.Kind, target.Namespace, target.Name)
-	if err == nil && now.Default || err != nil && !apierrors.IsNotFound(err) {
+	gone := apierrors.IsNotFound(err) || err == nil && (!sameObject(now, target) || now.Terminating)
+	if err != nil && !gone || err == nil && !gone && now.Default {
 		return nil
 	}
-	var is string
-	views, err := m.views(ctx, m.registered, m.kind)
-	var defaults []*inventory.Class
-	for _, seat := range p.seats {
-		if v := views[seat.ClaimKind]; v != nil {
-			defaults = append(defaults, v.DefaultsOf(seat)...)
-		}
+	did := "its mark was taken"
+	if gone {
+		did = "it was deleted"
 	}
-	switch {
-	case err != nil:
-		is = fmt.Sprintf("cannot tell which class is the default now: %v", err)
-	case len(defaults) == 0:
-		is = "no class is the default now; if another set-default is running, it may be about to set one; otherwise, run this command again"
-	default:
-		is = fmt.Sprintf("the default is %s now; to move it all the same, run this command again", list(slices.Compact(defaults), nameOf))
+	return &exit.Error{Status: exit.Overtaken, Err: fmt.Errorf("%s was the default for %s, but %s meanwhile; %s",
+		target, listFunc(p.seats, seatText), did, m.successor(ctx, p))}
+}
+
+// successor tells which classes are the default now where the target was.
+func (m *mover) successor(ctx context.Context, p *plan) string {
+	var defaults []*storedClass
+	r, err := m.registry(ctx)
+	if err == nil {
+		defaults, err = m.defaults(ctx, r.related(p.target.Kind.ClaimKinds))
 	}
-	return &exit.Error{Status: exit.Overtaken, Err: fmt.Errorf("%s, but lost its mark meanwhile; %s", p.line(), is)}
+	if err != nil {
+		return fmt.Sprintf("cannot tell which class is the default now: %v", err)
+	}
+	now := r.takers(defaults, p.seats...)
+	if len(now) == 0 {
+		return "no class is the default now; if another set-default is running, it may be about to set one; " +
+			"otherwise, run this command again"
+	}
+	return fmt.Sprintf("the default is %s now; to move it all the same, run this command again", list(now))
 }
 
 // unconfirmed returns, for each claim kind without the new default, what its status says instead.
@@ -81,14 +95,33 @@ func (m *mover) unconfirmed(ctx context.Context, p *plan) []string {
 			continue
 		}
 		k := &v1beta1.ClaimKind{}
-		if err := m.api.Get(ctx, client.ObjectKey{Name: name}, k); err != nil {
+		if err := m.registrations.Get(ctx, client.ObjectKey{Name: name}, k); err != nil {
 			missing = append(missing, fmt.Sprintf("cannot get ClaimKind %s: %v", name, err))
 			continue
 		}
-		seen := list(k.Status.Defaults, func(d v1beta1.DefaultClass) string { return className{d.Kind, d.Namespace, d.Name}.String() })
-		if seen != p.target.String() || !meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionSingleDefault) {
-			missing = append(missing, fmt.Sprintf("ClaimKind %s has status.defaults %q", name, seen))
+		var seen []className
+		for _, d := range k.Status.Defaults {
+			seen = append(seen, className{d.Kind, d.Namespace, d.Name})
+		}
+		status := metav1.ConditionUnknown
+		if single := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionSingleDefault); single != nil {
+			status = single.Status
+		}
+		if status != metav1.ConditionTrue || list(seen) != p.target.Class.String() {
+			missing = append(missing, fmt.Sprintf("ClaimKind %s has status.defaults %q and SingleDefault %s", name, list(seen), status))
 		}
 	}
 	return missing
+}
+
+// stopped returns why a context ended, with the last obstacle, which may be nil.
+func stopped(ctx context.Context, obstacle error) error {
+	err := context.Cause(ctx)
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
+	if obstacle != nil {
+		return fmt.Errorf("%w: %w", err, obstacle)
+	}
+	return err
 }
