@@ -1,7 +1,6 @@
 package status
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -15,55 +14,84 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
+// Who issues the certificates, as --certs has it.
+const (
+	selfSigned  = "self-signed"
+	certManager = "cert-manager"
+)
+
 // certificateKeys are where the Secrets have certificates. The tls.crt of our own CA is the CA again.
 var certificateKeys = []struct {
-	secret string
-	keys   []string
-	// renew says how another certificate comes into the Secret.
-	renew func(namespace string) string
-	// also says which certificates are in no Secret.
-	also string
+	issuer, secret string
+	keys           []string
 }{
-	{v1beta1.CASecret, []string{corev1.ServiceAccountRootCAKey}, func(namespace string) string {
-		return "have the replicas make another: kubectl delete secret --namespace " + namespace + " " + v1beta1.CASecret
-	}, "; replicas keep theirs in memory"},
-	{v1beta1.TLSSecret, []string{corev1.ServiceAccountRootCAKey, corev1.TLSCertKey}, askCertManager, ""},
-}
-
-func askCertManager(namespace string) string {
-	return "see what cert-manager says: kubectl describe certificates --namespace " + namespace
+	{selfSigned, v1beta1.CASecret, []string{corev1.ServiceAccountRootCAKey}},
+	{certManager, v1beta1.TLSSecret, []string{corev1.ServiceAccountRootCAKey, corev1.TLSCertKey}},
 }
 
 // checkCertificates reports whether the Secrets have certificates that are valid. A self-signed certificate is in the memory
 // of its replica alone, so only its CA is seen. The leader keeps the CA of webhook entries.
 func checkCertificates(ctx context.Context, i *installation, s *Section) {
+	issuer, there, read := i.issuer(), 0, true
 	var summary []string
 	for _, from := range certificateKeys {
-		where := "secrets/" + i.own + "/" + from.secret
+		if issuer != "" && issuer != from.issuer {
+			continue
+		}
+		name, where := from.secret, "secrets/"+i.own+"/"+from.secret
 		secret := &corev1.Secret{}
-		if err := i.api.Get(ctx, client.ObjectKey{Namespace: i.own, Name: from.secret}, secret); err != nil {
-			if !apierrors.IsNotFound(err) {
-				s.unread("the Secret "+where, err)
-				summary = append(summary, from.secret+" "+notRead)
+		err := i.api.Get(ctx, client.ObjectKey{Namespace: i.own, Name: name}, secret)
+		if apierrors.IsNotFound(err) {
+			if issuer != "" {
+				s.found("namespaces/"+i.own, renew(i.own, name, true), "there is no Secret %s", name)
 			}
+			continue
+		}
+		there++
+		if err != nil {
+			s.unread("the Secret "+where, err)
+			read = false
 			continue
 		}
 		for _, key := range from.keys {
 			certificates, err := cert.ParseCertsPEM(secret.Data[key])
 			if err != nil {
-				s.found(where, from.renew(i.own), "its %s cannot be read: %v", key, err)
+				s.found(where, renew(i.own, name, false), "its %s cannot be read: %v", key, err)
 				continue
 			}
 			expiry := certificates[0].NotAfter.Format(time.RFC3339)
-			summary = append(summary, fmt.Sprintf("%s of %s expires at %s%s", key, from.secret, expiry, from.also))
+			summary = append(summary, fmt.Sprintf("%s of %s expires at %s", key, name, expiry))
 			if !i.now.Before(certificates[0].NotAfter) {
-				s.found(where, from.renew(i.own), "its %s expired at %s", key, expiry)
+				s.found(where, renew(i.own, name, false), "its %s expired at %s", key, expiry)
 			}
 		}
 	}
-	if len(summary)+len(s.Findings) == 0 {
-		s.found("namespaces/"+i.own, "start a replica, which makes its CA, or "+askCertManager(i.own),
+	if there == 0 && issuer == "" {
+		s.found("namespaces/"+i.own, "start a replica, which makes its CA, or "+askCertManager+i.own,
 			"there is neither the Secret %s nor %s", v1beta1.CASecret, v1beta1.TLSSecret)
 	}
-	s.Summary = cmp.Or(strings.Join(summary, ", "), "no certificate")
+	s.Summary = strings.Join(summary, ", ")
+	switch {
+	case s.Summary == "" && read:
+		s.Summary = "no certificate"
+	case s.Summary == "":
+		s.Summary = notRead
+	case !read:
+		s.Summary += "; not all read"
+	case issuer == selfSigned:
+		s.Summary += "; replicas keep theirs in memory"
+	}
+}
+
+const askCertManager = "see what cert-manager says: kubectl describe certificates --namespace "
+
+// renew is how a certificate comes into a Secret: another one, or the first.
+func renew(namespace, name string, first bool) string {
+	switch {
+	case name == v1beta1.TLSSecret:
+		return askCertManager + namespace
+	case first:
+		return "start a replica, which makes its CA: see the section replicas"
+	}
+	return "have the replicas make another: kubectl delete secret --namespace " + namespace + " " + name
 }

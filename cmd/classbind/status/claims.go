@@ -1,9 +1,11 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,39 +21,38 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
+// maxExamples limits what is named of many.
+const maxExamples = 5
+
 func checkClaims(ctx context.Context, i *installation, s *Section) {
 	namespaces, err := i.namespaces(ctx)
 	if err != nil {
 		s.unread("the labels of namespaces", err)
 	}
-	classes := i.readClasses(ctx, s)
 	all, unbound := 0, 0
 	var failed []string
 	for _, k := range i.claimKinds {
-		found, err := i.reader.Resolve(ctx, k.Resource(), k.ReadVersion(), "create")
-		if registry.NotInstalledOrUnsuitable(err) {
+		found := i.served[k.Name]
+		if registry.NotInstalledOrUnsuitable(found.err) {
 			continue // A condition says so.
 		}
-		serving := rules.Serving(&k, i.classKinds)
-		c := &claims{kind: &k, compiled: selector.NewClaimKind(&k, serving...), complete: true, namespaces: namespaces}
-		for _, ck := range serving {
-			if known := classes[ck.Name]; known != nil {
-				c.classes = append(c.classes, known)
-			} else {
-				c.complete = false
-			}
-		}
-		if err == nil {
-			c.selected, err = claim.NewNamespaces(k.Spec.Claims.NamespaceSelector, i.own)
-		}
-		if err == nil {
+		c := &claims{kind: &k, compiled: selector.NewClaimKind(&k, rules.Serving(&k, i.classKinds)...), namespaces: namespaces}
+		c.classes, c.complete = i.classesOf(&k)
+		c.selected, err = claim.NewNamespaces(k.Spec.Claims.NamespaceSelector, i.own)
+		if err = cmp.Or(err, found.err); err == nil {
 			err = i.each(ctx, found.GroupVersionKind, c.add)
 		}
 		if err != nil {
 			s.unread("the claims of "+k.Name, err)
 			failed = append(failed, k.Name)
 		}
-		all, unbound = all+c.all, unbound+len(c.unbound)
+		if !c.complete {
+			s.Unread = append(s.Unread, Unread{
+				What: "whether the classes of all claims of " + k.Name + " are there",
+				Why:  "some kinds of them were not read: see the section kinds",
+			})
+		}
+		all, unbound = all+c.all, unbound+c.unbound.all
 		c.report(s)
 	}
 	s.Summary = fmt.Sprintf("%d read", all)
@@ -64,25 +65,6 @@ func checkClaims(ctx context.Context, i *installation, s *Section) {
 	case len(failed) > 0:
 		s.Summary += ", without those of " + selector.List(failed)
 	}
-}
-
-// readClasses returns the classes by the name of the class kind, also those that the server leaves out.
-func (i *installation) readClasses(ctx context.Context, s *Section) map[string]*inventory.Classes {
-	all := map[string]*inventory.Classes{}
-	for _, k := range i.classKinds {
-		found, err := i.reader.Resolve(ctx, k.Name, "", "list", "watch")
-		if err == nil {
-			kind := inventory.NewClassKind(&k, found.GroupVersionKind, found.Namespaced, rules.Served(&k, i.claimKinds)...)
-			all[k.Name], err = i.reader.Classes(ctx, kind)
-		}
-		if err != nil {
-			delete(all, k.Name)
-			if !registry.NotInstalledOrUnsuitable(err) { // Else a condition says so.
-				s.unread("the classes of "+k.Name, err)
-			}
-		}
-	}
-	return all
 }
 
 // namespaces returns the labels of all, nil if no registration selects by them.
@@ -116,8 +98,28 @@ type claims struct {
 	namespaces map[string]labels.Set
 
 	all int
-	// unbound claims are stored without a class, and excluded ones in namespaces whose claims are not bound. gone have a class that is.
-	unbound, excluded, gone []string
+	// unbound claims are stored without a class. excluded ones are in namespaces whose claims are not bound; unasked ones ask
+	// for no class besides.
+	unbound, excluded, unasked, gone sample
+}
+
+type sample struct {
+	all   int
+	first []string
+}
+
+func (m *sample) add(claim string) {
+	if m.all++; len(m.first) < maxExamples {
+		m.first = append(m.first, claim)
+	}
+}
+
+func (m *sample) String() string {
+	text := strings.Join(m.first, ", ")
+	if more := m.all - len(m.first); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 func (c *claims) add(object *unstructured.Unstructured) {
@@ -128,17 +130,21 @@ func (c *claims) add(object *unstructured.Unstructured) {
 	namespace, name := object.GetNamespace(), object.GetName()
 	claim := klog.KObj(object).String()
 	if _, class := c.compiled.ClassOf(c.classes, namespace, object.Object); class != "" && c.complete {
-		c.gone = append(c.gone, fmt.Sprintf("%s (%q)", claim, truncate.String(class, v1beta1.MaxShownBytes)))
+		c.gone.add(fmt.Sprintf("%s (%q)", claim, truncate.String(class, v1beta1.MaxShownBytes)))
 	}
 	in := c.compiled.Read(namespace, name, object.Object)
-	asks, excluded := c.compiled.Asks(in.Claim) != nil, c.excludes(namespace)
+	needsNone := c.kind.Spec.Selector.WhenAbsent == v1beta1.NoSelectorDefaultIfAny && c.compiled.Asks(in.Claim) == nil
+	if in.LeftAlone != "" || len(in.Problems) > 0 || needsNone || c.compiled.NamesClass(object.Object) {
+		return
+	}
 	switch {
-	case in.LeftAlone != "", len(in.Problems) > 0, c.compiled.NamesClass(object.Object):
-	case !asks && (excluded || c.kind.Spec.Selector.WhenAbsent == v1beta1.NoSelectorDefaultIfAny): // It needs none.
-	case !excluded:
-		c.unbound = append(c.unbound, claim)
-	case !c.compiled.AsksOthers():
-		c.excluded = append(c.excluded, claim)
+	case !c.excludes(namespace):
+		c.unbound.add(claim)
+	case c.compiled.AsksOthers():
+	case c.compiled.Asks(in.Claim) == nil:
+		c.unasked.add(claim)
+	default:
+		c.excluded.add(claim)
 	}
 }
 
@@ -153,16 +159,16 @@ func (c *claims) excludes(namespace string) bool {
 
 func (c *claims) report(s *Section) {
 	where := "claimkind/" + c.kind.Name
-	if len(c.gone) > 0 {
+	if c.gone.all > 0 {
 		s.found(where, "create the class again, or delete the claims and create them again, to get another",
-			"%s a class that is gone: %s", have(c.gone), selector.List(c.gone))
+			"%s a class that is gone: %s", have(c.gone.all), &c.gone)
 	}
-	if len(c.excluded) > 0 {
+	if c.excluded.all > 0 {
 		s.found(where, "label the namespaces as spec.claims.namespaceSelector asks, or change that; "+
 			"classbind never binds claims of kube-system and its own namespace",
-			"%s no class, in namespaces that are excluded: %s", have(c.excluded), selector.List(c.excluded))
+			"%s no class, in namespaces that are excluded: %s", have(c.excluded.all), &c.excluded)
 	}
-	if n := len(c.unbound); n > 0 {
+	if n := c.unbound.all; n > 0 {
 		if s.Unbound == nil {
 			s.Unbound = map[string]int{}
 		}
@@ -174,14 +180,17 @@ func (c *claims) report(s *Section) {
 		if c.compiled.AsksOthers() {
 			do += ", unless claims.when is false"
 		}
-		s.note("%s: %s no class: %s; %s", where, have(c.unbound), selector.List(c.unbound), do)
+		s.note("%s: %s no class: %s; %s", where, have(n), &c.unbound, do)
+	}
+	if c.unasked.all > 0 {
+		s.note("%s: %s no class and no selector, in namespaces that are excluded: %s", where, have(c.unasked.all), &c.unasked)
 	}
 }
 
 // have is as in "3 claims have".
-func have(claims []string) string {
-	if len(claims) == 1 {
+func have(claims int) string {
+	if claims == 1 {
 		return "1 claim has"
 	}
-	return fmt.Sprintf("%d claims have", len(claims))
+	return fmt.Sprintf("%d claims have", claims)
 }

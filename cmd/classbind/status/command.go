@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,7 +76,7 @@ and 2 if the cluster did not answer, or the command fails.`,
 		if err != nil {
 			return err
 		}
-		report, err := Read(c.Context(), config, flags.Own)
+		report, err := Read(c.Context(), config, flags.Own, c.ErrOrStderr())
 		if err != nil {
 			return err
 		}
@@ -91,13 +92,13 @@ and 2 if the cluster did not answer, or the command fails.`,
 }
 
 // Read a cluster, and check all sections. own is the namespace of classbind.
-func Read(ctx context.Context, config *rest.Config, own string) (*Report, error) {
+func Read(ctx context.Context, config *rest.Config, own string, progress io.Writer) (*Report, error) {
 	c, err := connect.New(cluster.WithMaxDepth(config),
 		corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, admissionregistrationv1.AddToScheme)
 	if err != nil {
 		return nil, err
 	}
-	i := &installation{api: c.API, reader: c.Reader, own: own, now: time.Now()}
+	i := &installation{api: c.API, reader: c.Reader, own: own, now: time.Now(), renewal: renewal, progress: progress}
 	return i.report(ctx)
 }
 

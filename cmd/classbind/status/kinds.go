@@ -4,12 +4,18 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // checkKinds reports what the conditions of registrations say, which a leader wrote.
@@ -24,6 +30,7 @@ func checkKinds(_ context.Context, i *installation, s *Section) {
 	var noDefault []string
 	for _, k := range i.claimKinds {
 		add("claimkind/"+k.Name, k.Status.Conditions)
+		i.weightlessDefaults(&k, s)
 		single := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionSingleDefault)
 		if single != nil && single.Reason == v1beta1.ReasonNoDefault &&
 			cmp.Or(k.Spec.Selector.WhenAbsent, v1beta1.NoSelectorDefault) == v1beta1.NoSelectorDefault {
@@ -35,6 +42,9 @@ func checkKinds(_ context.Context, i *installation, s *Section) {
 	}
 	for _, k := range i.classKinds {
 		add("classkind/"+k.Name, k.Status.Conditions)
+		if err := i.classesErr[k.Name]; err != nil {
+			s.unread("the classes of "+k.Name, err)
+		}
 	}
 	s.Summary = fmt.Sprintf("%d of %d ready", ready, len(i.claimKinds)+len(i.classKinds))
 	if i.leaderErr == nil && !i.leads && !i.needsNoLease() {
@@ -67,60 +77,101 @@ func (s *Section) conditions(where string, all []metav1.Condition) {
 
 // follows reports whether a condition is False because another one is.
 func follows(c *metav1.Condition, all []metav1.Condition) bool {
-	because := map[string]string{
-		v1beta1.ReasonInvalidExpression: v1beta1.ConditionExpressionsValid,
-		v1beta1.ReasonRelatedMissing:    v1beta1.ConditionRelatedKnown,
-		v1beta1.ReasonNoClassKind:       v1beta1.ConditionClassKindsRead,
-	}[c.Reason]
+	because := ""
 	switch {
 	case c.Type == v1beta1.ConditionGuarded, c.Type == v1beta1.ConditionLateBinding, c.Type == v1beta1.ConditionClaimsCounted:
 		because = v1beta1.ConditionReady
 	case c.Type != v1beta1.ConditionReady:
-		return false
 	case selector.OfPaths(c.Reason):
 		because = v1beta1.ConditionPathsValid
+	case c.Reason == v1beta1.ReasonInvalidExpression:
+		because = v1beta1.ConditionExpressionsValid
+	case c.Reason == v1beta1.ReasonRelatedMissing:
+		because = v1beta1.ConditionRelatedKnown
+	case c.Reason == v1beta1.ReasonNoClassKind:
+		because = v1beta1.ConditionClassKindsRead
 	}
 	return meta.IsStatusConditionFalse(all, because)
 }
 
+// weightlessDefaults finds default classes that no claim gets for their weight, which no condition reports.
+func (i *installation) weightlessDefaults(k *v1beta1.ClaimKind, s *Section) {
+	kind := selector.NewClaimKind(k, rules.Serving(k, i.classKinds)...)
+	all, _ := i.classesOf(k)
+	names := map[string]bool{}
+	for _, defaults := range selector.NewView(kind, all).DefaultsBySeat() {
+		for _, c := range defaults {
+			if c.Weight == 0 && kind.Strategy.Weighted {
+				names[c.String()] = true
+			}
+		}
+	}
+	if len(names) > 0 {
+		s.found("claimkind/"+k.Name, "give it a weight, or make another class the default: classbind set-default KIND/NAME --for "+k.Name,
+			"with %s, no claim gets a default class of weight 0: %s", kind.Strategy.Name, selector.List(slices.Sorted(maps.Keys(names))))
+	}
+}
+
+const (
+	mutating   = "mutatingwebhookconfigurations"
+	validating = "validatingwebhookconfigurations/" + v1beta1.ClassConfiguration
+)
+
 // checkEntries reports whether the API server asks classbind about every registered kind. What an entry
 // says is for the leader, which undoes every edit.
 func checkEntries(_ context.Context, i *installation, s *Section) {
-	if i.entriesErr != nil {
-		s.unread("the webhook configurations", i.entriesErr)
-		s.Summary = notRead
-		return
-	}
-	for _, name := range configurations {
-		if i.entries[name] == nil {
-			s.found("webhook configuration "+name, "kubectl apply -k deploy", "there is no such configuration")
+	if known(i.claimEntriesErr, mutating, s) {
+		for _, name := range []string{v1beta1.FirstConfiguration, v1beta1.LastConfiguration} {
+			if i.claimEntries[name] == nil {
+				notDeployed(mutating+"/"+name, s)
+			}
+		}
+		for _, k := range i.claimKinds {
+			in, ready := k.Spec.Admission.Order.Configuration(), isTrue(k.Status.Conditions, v1beta1.ConditionReady)
+			if ready && i.claimEntries[in] != nil && i.claimEntries.ClaimEntry(k.Name) == nil {
+				s.found(mutating+"/"+in, missingEntry("claimkind/"+k.Name), "claims of %s are not bound: it has no entry", k.Name)
+			}
 		}
 	}
-	ofClaims, ofClasses, gone := 0, 0, len(s.Findings) > 0
-	missing := func(where, what string) {
-		if !gone { // Else it follows from that.
-			s.found(where, "the leader writes it: see the sections replicas and kinds, and kubectl describe "+where,
-				"%s: there is no webhook entry", what)
+	if known(i.classEntriesErr, validating, s) {
+		for _, k := range i.classKinds {
+			guards := func(e admissionregistrationv1.ValidatingWebhook) bool { return e.Name == k.Name+v1beta1.GuardSuffix }
+			if isTrue(k.Status.Conditions, v1beta1.ConditionGuarded) && !slices.ContainsFunc(i.classEntries.Webhooks, guards) {
+				s.found(validating, missingEntry("classkind/"+k.Name),
+					"a second default class of %s is not refused: it has no entry", k.Name)
+			}
 		}
 	}
-	for _, k := range i.claimKinds {
-		switch {
-		case i.entries.ClaimEntry(k.Name) != nil:
-			ofClaims++
-		case isTrue(k.Status.Conditions, v1beta1.ConditionReady):
-			missing("claimkind/"+k.Name, "claims are not bound")
+	count := func(entries int, err error, of string) string {
+		if client.IgnoreNotFound(err) != nil {
+			return notRead + " " + of
 		}
+		return fmt.Sprintf("%d %s", entries, of)
 	}
-	for _, k := range i.classKinds {
-		switch {
-		case i.entries.ClassEntry(k.Name) != nil:
-			ofClasses++
-		case isTrue(k.Status.Conditions, v1beta1.ConditionGuarded):
-			missing("classkind/"+k.Name, "a second default class is not refused")
-		}
-	}
-	s.Summary = fmt.Sprintf("%d for claims, %d for classes", ofClaims, ofClasses)
+	ofClasses := slices.DeleteFunc(slices.Clone(i.classEntries.Webhooks), func(e admissionregistrationv1.ValidatingWebhook) bool {
+		return e.Name == v1beta1.RegistrationEntry
+	})
+	s.Summary = count(len(i.claimEntries.Entries()), i.claimEntriesErr, "for claims") + ", " +
+		count(len(ofClasses), i.classEntriesErr, "for classes")
 }
 
 // isTrue leaves it to the section of kinds to say why a condition is not.
 var isTrue = meta.IsStatusConditionTrue
+
+func known(err error, where string, s *Section) bool {
+	switch {
+	case apierrors.IsNotFound(err):
+		notDeployed(where, s)
+	case err != nil:
+		s.unread(where, err)
+	}
+	return err == nil
+}
+
+func notDeployed(where string, s *Section) {
+	s.found(where, "kubectl apply -k deploy", "there is no such configuration")
+}
+
+func missingEntry(registration string) string {
+	return "the leader writes it: see the sections replicas and kinds, and kubectl describe " + registration
+}

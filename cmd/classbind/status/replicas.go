@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,31 +19,67 @@ import (
 // ownLabels are those of classbind's Deployment in deploy/, and of its pods.
 var ownLabels = client.MatchingLabels{"app.kubernetes.io/name": "classbind"}
 
-// clockSkew is how far the clock here may be ahead of the leader's.
-const clockSkew = time.Minute
-
 func (i *installation) readReplicas(ctx context.Context) {
 	deployments := &appsv1.DeploymentList{}
 	i.deploymentsErr = i.api.List(ctx, deployments, client.InNamespace(i.own), ownLabels)
 	i.deployments = deployments.Items
+	lease := i.readLease(ctx)
+	lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
+	switch renewed := lease.Spec.RenewTime; {
+	case i.leader == "" || renewed == nil:
+	case i.now.Before(renewed.Add(lasts)):
+		i.leads = true
+	default: // Or the clock here is ahead of the leader's.
+		_, _ = fmt.Fprintf(i.progress, "the Lease of the leader is not renewed, by the clock here: looking again in %s\n", i.renewal)
+		select {
+		case <-time.After(i.renewal):
+			again := i.readLease(ctx)
+			i.leads = i.leader != "" && !again.Spec.RenewTime.Equal(renewed)
+		case <-ctx.Done():
+		}
+	}
+}
+
+// renewal is longer than a leader takes to renew its Lease, which is 2 s.
+const renewal = 3 * time.Second
+
+// readLease of the leader, empty if there is none.
+func (i *installation) readLease(ctx context.Context) *coordinationv1.Lease {
 	lease := &coordinationv1.Lease{}
 	err := i.api.Get(ctx, client.ObjectKey{Namespace: i.own, Name: v1beta1.LeaderLease}, lease)
 	i.leaderErr = client.IgnoreNotFound(err)
 	i.leader = ptr.Deref(lease.Spec.HolderIdentity, "")
-	if renewed := lease.Spec.RenewTime; i.leader != "" && renewed != nil {
-		lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
-		i.leads = i.now.Before(renewed.Add(lasts + clockSkew))
-	}
+	return lease
 }
 
-func checkReplicas(_ context.Context, i *installation, s *Section) {
+// issuer says who issues the certificates, as --certs of the Deployment does. It is empty if there is no Deployment that can be read.
+func (i *installation) issuer() string {
+	if len(i.deployments) == 0 {
+		return ""
+	}
+	for _, d := range i.deployments {
+		for _, c := range d.Spec.Template.Spec.Containers {
+			arguments := strings.Join(slices.Concat(c.Command, c.Args), "=") // A value may be an argument of its own.
+			if strings.Contains(arguments, "--certs="+certManager) {
+				return certManager
+			}
+		}
+	}
+	return selfSigned
+}
+
+func checkReplicas(ctx context.Context, i *installation, s *Section) {
 	var summary []string
 	if i.deploymentsErr != nil {
 		summary = append(summary, "Deployment "+notRead)
 		s.unread("the Deployments of "+i.own, i.deploymentsErr)
 	}
+	pods := &corev1.PodList{}
+	if err := i.api.List(ctx, pods, client.InNamespace(i.own), ownLabels); err != nil {
+		s.unread("the Pods of "+i.own, err)
+	}
 	for _, d := range i.deployments {
-		summary = append(summary, deploymentState(&d, s))
+		summary = append(summary, deploymentState(&d, pods.Items, s))
 	}
 	where := "leases/" + i.own + "/" + v1beta1.LeaderLease
 	switch {
@@ -78,25 +115,63 @@ func (i *installation) ready() (ready int32) {
 // needsNoLease says that replicas are ready though none ever led: with --leader-elect=false, there is no Lease.
 func (i *installation) needsNoLease() bool { return i.leader == "" && i.ready() > 0 }
 
-func deploymentState(d *appsv1.Deployment, s *Section) string {
+func deploymentState(d *appsv1.Deployment, pods []corev1.Pod, s *Section) string {
 	wanted, ready := ptr.Deref(d.Spec.Replicas, 1), d.Status.ReadyReplicas
 	where := "deployments/" + d.Namespace + "/" + d.Name
-	if d.Status.ObservedGeneration == 0 { // No controller has seen it, as beside a bare control plane.
-		return "the cluster does not run the Deployment " + d.Name
-	}
 	switch {
+	case d.Status.ObservedGeneration == 0: // No controller has seen it, as beside a bare control plane.
+		return "the cluster does not run the Deployment " + d.Name
+	case wanted == 0:
+		s.found(where, fmt.Sprintf("kubectl scale --namespace %s deployment/%s --replicas=2", d.Namespace, d.Name), "it is scaled to 0")
 	case ready == 0:
-		s.found(where, logsCommand(d.Namespace), "no replica is ready, of %d", wanted)
+		s.found(where, logsCommand(d.Namespace), "no replica is ready, of %d%s", wanted, waiting(pods))
+	case isStuck(d):
+		s.found(where, logsCommand(d.Namespace)+"; or go back: kubectl rollout undo --namespace "+d.Namespace+" deployment/"+d.Name,
+			"its rollout does not go on: %d of %d replicas are updated%s", d.Status.UpdatedReplicas, wanted, waiting(pods))
+	case ready < wanted && (wanted-ready > unavailable || waiting(pods) != ""):
+		s.found(where, logsCommand(d.Namespace), "only %d of %d replicas are ready%s", ready, wanted, waiting(pods))
 	case ready < wanted:
 		s.note("only %d of %d replicas are ready, as in a drain: if it stays so, %s", ready, wanted, logsCommand(d.Namespace))
 	}
-	for _, c := range d.Status.Conditions {
-		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse {
-			s.found(where, logsCommand(d.Namespace)+"; or go back: kubectl rollout undo --namespace "+d.Namespace+" deployment/"+d.Name,
-				"its rollout does not go on: %s", c.Message)
+	state := fmt.Sprintf("%d of %d ready", ready, wanted)
+	updated := d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas == d.Status.Replicas
+	if image := imageOf(d.Spec.Template.Spec.Containers); image != "" && updated {
+		state += ", of " + image
+	}
+	return state
+}
+
+// unavailable is how many replicas the PodDisruptionBudget of deploy/ lets a drain take at a time.
+const unavailable = 1
+
+// isStuck says that the Deployment's controller gave a rollout up.
+func isStuck(d *appsv1.Deployment) bool {
+	return slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+		return c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded"
+	})
+}
+
+// waiting is the reason why a container of the pods does not run, with a colon before it. A pod that is being made has none.
+func waiting(pods []corev1.Pod) string {
+	usual := []string{"", "ContainerCreating", "PodInitializing"}
+	for _, p := range pods {
+		for _, c := range p.Status.ContainerStatuses {
+			if w := c.State.Waiting; w != nil && !slices.Contains(usual, w.Reason) {
+				return fmt.Sprintf(": pod %s: %s", p.Name, w.Reason)
+			}
 		}
 	}
-	return fmt.Sprintf("%d of %d ready, of %s", ready, wanted, d.Spec.Template.Spec.Containers[0].Image)
+	return ""
+}
+
+// imageOf classbind, which may have another container beside it.
+func imageOf(containers []corev1.Container) string {
+	for _, c := range containers {
+		if c.Name == "classbind" || len(containers) == 1 {
+			return c.Image
+		}
+	}
+	return ""
 }
 
 func logsCommand(namespace string) string {

@@ -2,6 +2,8 @@ package status
 
 import (
 	"crypto/x509"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +71,11 @@ func TestStatus(t *testing.T) {
 			change:    func(w *world) { w.classes.Webhooks = nil },
 			want:      []string{"kinds: classkind/golds.example.org: Ready is False (NotSynced): no", "kinds: classkind/golds.example.org: ClaimKindsRegistered is False (NotRegistered): others"},
 		},
+		"NotReadyForAnotherReason": {
+			reason:    "We should not take for a consequence what has a cause of its own.",
+			claimKind: []string{"Ready=False/TooLarge: no room", "ClassKindsRead=False/NotPermitted: no right"},
+			want:      []string{"kinds: claimkind/databases.example.org: Ready is False (TooLarge): no room", "kinds: claimkind/databases.example.org: ClassKindsRead is False (NotPermitted): no right"},
+		},
 		"Conditions": {
 			reason:    "We should find each condition that is not met, once.",
 			claimKind: []string{"Ready=True/Served", "SingleDefault=False/Is", "PathsValid=False/Is", "SelectorsHeeded=False/Is", "LateBinding=False/Is", "ClaimsCounted=False/Is"},
@@ -86,6 +93,11 @@ func TestStatus(t *testing.T) {
 			reason:    "We should find a default class that no claim gets, which is one default all the same.",
 			claimKind: []string{"Ready=True/Served", "SingleDefault=True/DefaultCordoned: the default class is cordoned"},
 			want:      []string{"kinds: claimkind/databases.example.org: SingleDefault is True (DefaultCordoned): the default class is cordoned"},
+		},
+		"DefaultOfWeightZero": {
+			reason: "We should find a default that no claim gets.",
+			change: func(w *world) { w.gold.SetAnnotations(map[string]string{"default": "true", "weight": "0"}) },
+			want:   []string{"kinds: claimkind/databases.example.org: with WeightedRandom, no claim gets a default class of weight 0: Gold/gold"},
 		},
 		"NeverLookedAt": {reason: "We should not take silence for a good sign.", change: func(w *world) { w.claimKind.Status.Conditions = nil }, want: []string{"kinds: claimkind/databases.example.org: no leader has looked at it"}},
 		"CRDGone": {
@@ -114,10 +126,21 @@ func TestStatus(t *testing.T) {
 			claimKind: []string{"Ready=True/Served", "RelatedKnown=True/NotInstalled: no plans"},
 			note:      "claimkind/databases.example.org: RelatedKnown is True (NotInstalled): no plans",
 		},
+		"Ambiguous": {
+			reason:    "We should tell of a class kind that only some claim kinds are offered.",
+			classKind: []string{"Ready=True/AmbiguousReference: not to others"},
+			note:      "classkind/golds.example.org: Ready is True (AmbiguousReference): not to others",
+		},
+		"ExcludedAndAsksForNothing": {
+			reason: "We should not take a claim for lost that nobody asked to bind.",
+			change: func(w *world) { w.more = append(w.more, object("example.org/v1", "Database", "kube-system", "plain")) },
+			note:   "claimkind/databases.example.org: 1 claim has no class and no selector, in namespaces that are excluded: kube-system/plain",
+		},
 		"Drain": {
 			reason: "We should not take a drain for broken that the PodDisruptionBudget allows.",
 			change: func(w *world) {
 				w.deployment.Status.ReadyReplicas = 1
+				waits(w.pod("b"), "ContainerCreating")
 			},
 			note: "only 1 of 2 replicas are ready, as in a drain: if it stays so, kubectl describe pods --namespace classbind-system --selector app.kubernetes.io/name=classbind, and kubectl logs with the same",
 		},
@@ -125,8 +148,9 @@ func TestStatus(t *testing.T) {
 			reason: "We should find claims that nobody binds, beside one whose class is gone.", change: delayed(""),
 			want: []string{"1 claim has a class that is gone: team/default", "1 claim has no class, in namespaces that are excluded: kube-system/waits"},
 		},
-		"DelayedByTheClaim": {reason: "We should not take for lost what may not be bound yet.", change: delayed("has(claim.spec.ready)"), want: []string{"1 claim has a class that is gone: team/default"}},
-		"Rebound":           {reason: "We should not take for gone a class that claims.when takes for none.", change: delayed("claim.spec.classRef == 'default'")},
+		"DelayedByTheClaim":     {reason: "We should not take for lost what may not be bound yet.", change: delayed("has(claim.spec.ready)"), want: []string{"1 claim has a class that is gone: team/default"}},
+		"DelayedByTheNamespace": {reason: "We should not take for lost what may not be bound yet.", change: delayed("has(namespace.metadata.labels)"), want: []string{"1 claim has a class that is gone: team/default"}},
+		"Rebound":               {reason: "We should not take for gone a class that claims.when takes for none.", change: delayed("claim.spec.classRef == 'default'")},
 		"CAExpired": {
 			reason: "We should find an expired CA where it is kept, and not each entry that trusts it.",
 			change: func(w *world) {
@@ -134,6 +158,13 @@ func TestStatus(t *testing.T) {
 				w.writeEntries(expired)
 			},
 			want: []string{"secrets/classbind-system/classbind-ca: its ca.crt expired at "},
+		},
+		"OfAnotherIssuer": {
+			reason: "We should not look at certificates that nobody uses any more.",
+			change: func(w *world) {
+				left := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1beta1.TLSSecret}, Data: map[string][]byte{"ca.crt": expired}}
+				w.more = append(w.more, left)
+			},
 		},
 		"CertManagersExpired": {
 			reason: "We should find the expired certificate that replicas serve.",
@@ -145,42 +176,58 @@ func TestStatus(t *testing.T) {
 			},
 			want: []string{"certificates: secrets/classbind-system/classbind-tls: its tls.crt expired at "},
 		},
-		"NoSecret":        {reason: "We should say that there is no certificate at all.", change: func(w *world) { w.secret.Name = "others" }, want: []string{"certificates: namespaces/classbind-system: there is neither the Secret classbind-ca nor classbind-tls"}},
+		"NoSecret":        {reason: "We should say that there is no certificate at all.", change: func(w *world) { w.secret.Name = "others" }, want: []string{"certificates: namespaces/classbind-system: there is no Secret classbind-ca"}},
 		"SecretMalformed": {reason: "We should say that a Secret holds no certificate.", change: func(w *world) { w.secret.Data = nil; w.writeEntries(ca.PEM()) }, want: []string{"its ca.crt cannot be read"}},
 		"NoReplica": {
 			reason: "We should say that no replica is ready, and not that none leads, either.",
 			change: func(w *world) {
 				w.deployment.Status.ReadyReplicas = 0
-				w.lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-2 * time.Minute)}
+				w.lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Minute)}
 			},
 			want: []string{"replicas: deployments/classbind-system/classbind: no replica is ready, of 2"},
 		},
 		"NoLeader": {
 			reason: "We should say that none leads of those that are ready.",
-			change: func(w *world) { w.lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-2 * time.Minute)} },
+			change: func(w *world) { w.lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Minute)} },
 			want:   []string{"replicas: leases/classbind-system/classbind-leader: no replica leads, so nobody keeps the entries, the status and the CA; the last that led was replica-1"},
+		},
+		"OneReplicaOfTwo": {
+			reason: "We should say that a replica is missing, and why.",
+			change: func(w *world) {
+				w.deployment.Status.ReadyReplicas = 1
+				waits(w.pod("b"), "ImagePullBackOff")
+				w.pod("a")
+			},
+			want: []string{"replicas: deployments/classbind-system/classbind: only 1 of 2 replicas are ready: pod b: ImagePullBackOff"},
+		},
+		"TwoReplicasOfFour": {
+			reason: "We should not take for a drain what it may not do.",
+			change: func(w *world) { w.deployment.Spec.Replicas = new(int32(4)) },
+			want:   []string{"replicas: deployments/classbind-system/classbind: only 2 of 4 replicas are ready"},
 		},
 		"RolloutStuck": {
 			reason: "We should say that a rollout does not go on while the pods of before are ready.",
 			change: func(w *world) {
 				w.deployment.Status.Replicas, w.deployment.Status.UpdatedReplicas = 3, 1
-				w.deployment.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded", Message: "no progress"}}
+				w.deployment.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}}
+				waits(w.pod("c"), "ErrImagePull")
 			},
-			want: []string{"replicas: deployments/classbind-system/classbind: its rollout does not go on: no progress"},
+			want: []string{"replicas: deployments/classbind-system/classbind: its rollout does not go on: 1 of 2 replicas are updated: pod c: ErrImagePull"},
 		},
 		"OutsideTheCluster": {reason: "We should find nothing wrong with a Deployment that nobody runs, beside a replica that leads.", change: func(w *world) { w.deployment.Status = appsv1.DeploymentStatus{} }},
+		"ScaledToNone":      {reason: "We should say that it is scaled to 0.", change: func(w *world) { w.deployment.Spec.Replicas = new(int32(0)) }, want: []string{"replicas: deployments/classbind-system/classbind: it is scaled to 0"}},
 		"EntryGone": {
 			reason: "We should miss an entry.",
 			change: func(w *world) { w.claims.Webhooks, w.classes.Webhooks = w.claims.Webhooks[1:], nil },
 			want: []string{
-				"webhook entries: claimkind/databases.example.org: claims are not bound: there is no webhook entry",
-				"webhook entries: classkind/golds.example.org: a second default class is not refused: there is no webhook entry",
+				"webhook entries: mutatingwebhookconfigurations/zz-classbind: claims of databases.example.org are not bound: it has no entry",
+				"webhook entries: validatingwebhookconfigurations/classbind: a second default class of golds.example.org is not refused: it has no entry",
 			},
 		},
 		"ConfigurationGone": {
 			reason: "We should say that a webhook configuration is not there.",
 			change: func(w *world) { w.classes.Name = "others" },
-			want:   []string{"webhook entries: webhook configuration classbind: there is no such configuration"},
+			want:   []string{"webhook entries: validatingwebhookconfigurations/classbind: there is no such configuration"},
 		},
 		"NamespaceExcluded": {
 			reason: "We should find claims that nobody binds, and none that has its class.",
@@ -193,6 +240,17 @@ func TestStatus(t *testing.T) {
 				w.more = append(w.more, unbound, excluded, selected, asking(t, "other", "waits"))
 			},
 			want: []string{"claims: claimkind/databases.example.org: 1 claim has no class, in namespaces that are excluded: team/unbound"},
+		},
+		"ManyExcluded": {
+			reason: "We should name a few of many claims.",
+			change: func(w *world) {
+				w.claimKind.Spec.Claims.NamespaceSelector.MatchLabels = map[string]v1beta1.LabelValue{"bind": "yes"}
+				for n := range 7 {
+					namespace := fmt.Sprint("team-", n)
+					w.more = append(w.more, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, asking(t, namespace, "unbound"))
+				}
+			},
+			want: []string{"7 claims have no class, in namespaces that are excluded: team-0/unbound, team-1/unbound, team-2/unbound, team-3/unbound, team-4/unbound and 2 more"},
 		},
 		"Unbound": {
 			reason: "We should count the claims that are stored without a class, and name the command that binds them.",
@@ -277,6 +335,16 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+func TestImageOfAll(t *testing.T) {
+	w := newWorld(t)
+	for updated, want := range map[int32]string{2: "2 of 2 ready, of classbind:v1, the leader is replica-1", 1: "2 of 2 ready, the leader is replica-1"} {
+		w.deployment.Status.UpdatedReplicas = updated
+		report, err := w.report(t)
+		require.NoError(t, err)
+		assert.Equal(t, want, report.Sections[0].Summary, "We should name an image that all replicas run, of %d.", updated)
+	}
+}
+
 // TestElsewhere has the wrong namespace in the flag.
 func TestElsewhere(t *testing.T) {
 	const want = "classbind is in namespace classbind-system, where the API server asks it, and not in others: --classbind-namespace classbind-system"
@@ -291,7 +359,7 @@ func TestElsewhere(t *testing.T) {
 		"Deployment": {"We should look at a namespace with a Deployment.", func(w *world) { w.deployment.Namespace = "others" }, ""},
 		"URL": {"We should not guess where a URL leads.", func(w *world) {
 			at := admissionregistrationv1.WebhookClientConfig{URL: new("https://localhost:1/bind")}
-			w.claims.Webhooks[0].ClientConfig, w.claims.Webhooks[1].ClientConfig, w.classes.Webhooks = at, at, nil
+			w.claims.Webhooks[0].ClientConfig, w.claims.Webhooks[1].ClientConfig = at, at
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -306,6 +374,22 @@ func TestElsewhere(t *testing.T) {
 			require.EqualError(t, err, tc.want, tc.reason)
 		})
 	}
+}
+
+func TestClockAhead(t *testing.T) {
+	for renewed, want := range map[bool]string{true: "the leader is replica-1", false: "no leader"} {
+		w := newWorld(t)
+		w.lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-16 * time.Second)}
+		w.renewed = renewed
+		report, err := w.report(t)
+		require.NoError(t, err)
+		assert.Contains(t, report.Sections[0].Summary, want, "We should not trust the clock of whoever asks.")
+		assert.Contains(t, w.progress.String(), "looking again", "We should say why it takes so long.")
+	}
+	w := newWorld(t)
+	_, err := w.report(t)
+	require.NoError(t, err)
+	assert.Empty(t, w.progress.String(), "We should not look again at a Lease that is held.")
 }
 
 func TestWithoutLeader(t *testing.T) {
@@ -326,11 +410,11 @@ func TestWithoutLeader(t *testing.T) {
 // TestUnread has a user who may not read something, or an API server that does not answer.
 func TestUnread(t *testing.T) {
 	for kind, unknown := range map[string]map[string]string{ // parts of the summaries
-		"Deployment": {"replicas": "Deployment not read"}, "Lease": {"replicas": "Lease not read"},
+		"Deployment": {"replicas": "Deployment not read"}, "Pod": {"replicas": ""}, "Lease": {"replicas": "Lease not read"},
 		"Secret":                         {"certificates": "not read"},
-		"MutatingWebhookConfiguration":   {"webhook entries": "not read"},
-		"ValidatingWebhookConfiguration": {"webhook entries": "not read"},
-		"Classes":                        {"claims": "2 read"},
+		"MutatingWebhookConfiguration":   {"webhook entries": "not read for claims, 2 for classes"},
+		"ValidatingWebhookConfiguration": {"webhook entries": "2 for claims, not read for classes"},
+		"Classes":                        {"kinds": "3 of 3 ready", "claims": "2 read"},
 		"Database":                       {"claims": "1 read, without those of databases.example.org"},
 		"Namespace":                      {"claims": "2 read"},
 	} {
@@ -361,4 +445,15 @@ func TestUnread(t *testing.T) {
 	w.unread = []string{"ClaimKind"}
 	_, err := w.report(t)
 	require.ErrorContains(t, err, "cannot list ClaimKinds", "We should have nothing to say without the registrations.")
+}
+
+func TestReportForPrograms(t *testing.T) {
+	w := newWorld(t)
+	w.gold.SetName("silver")
+	report, err := w.report(t)
+	require.NoError(t, err)
+	text, err := json.Marshal(report)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `{"kind":"Report","apiVersion":"status.classbind.io/v1beta1","sections":[{"name":"replicas","state":"OK",`)
+	assert.Contains(t, string(text), `"findings":[{"where":"claimkind/databases.example.org","what":"1 claim has`)
 }

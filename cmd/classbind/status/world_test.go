@@ -59,6 +59,10 @@ type world struct {
 	unread, down []string
 	// namespace of classbind, as the flag has it.
 	namespace string
+	// renewed says that the leader renews its Lease between any two looks.
+	renewed bool
+	// progress is what the command says meanwhile.
+	progress strings.Builder
 }
 
 func newWorld(t *testing.T) *world {
@@ -199,7 +203,16 @@ func (w *world) report(t *testing.T) (*Report, error) {
 			if err := w.refuse(kindOf(o)); err != nil {
 				return err
 			}
-			return c.Get(ctx, key, o, opts...)
+			if err := c.Get(ctx, key, o, opts...); err != nil || !w.renewed {
+				return err
+			}
+			lease, ok := o.(*coordinationv1.Lease)
+			if !ok {
+				return nil
+			}
+			next := lease.DeepCopy()
+			next.Spec.RenewTime.Time = next.Spec.RenewTime.Add(time.Second)
+			return c.Update(ctx, next)
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if err := w.refuse(kindOf(list)); err != nil {
@@ -208,7 +221,7 @@ func (w *world) report(t *testing.T) (*Report, error) {
 			return c.List(ctx, list, opts...)
 		},
 	}).Build()
-	i := &installation{api: api, reader: w, own: w.namespace, now: time.Now()}
+	i := &installation{api: api, reader: w, own: w.namespace, now: time.Now(), renewal: time.Millisecond, progress: &w.progress}
 	return i.report(t.Context())
 }
 
@@ -217,6 +230,18 @@ func statusOf(err error) int {
 		return e.Status
 	}
 	return 0
+}
+
+// pod of the Deployment.
+func (w *world) pod(name string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: name, Labels: w.deployment.Labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: "classbind:v1"}}}}
+	w.more = append(w.more, p)
+	return p
+}
+
+// waits says why the container of a pod does not run.
+func waits(p *corev1.Pod, reason string) {
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
 }
 
 // rival is a class kind whose name comes first, with a default class of its own.

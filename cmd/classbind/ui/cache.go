@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -155,7 +156,7 @@ func (c *cache) now() (state, <-chan struct{}) {
 func (c *cache) read(ctx context.Context) (*snapshot, error) {
 	s := &snapshot{at: time.Now()}
 	var err error
-	if s.status, err = status.Read(ctx, c.config, c.own); err != nil {
+	if s.status, err = status.Read(ctx, c.config, c.own, io.Discard); err != nil {
 		return nil, err
 	}
 	if s.cluster, err = explain.NewWorld(ctx, c.config, nil, c.own, "", explain.Change{}); err != nil {
