@@ -76,18 +76,9 @@ func run(out, progress io.Writer, names []string, example bool) error {
 		if presets, err = find(presets, names); err != nil {
 			return err
 		}
-		var texts [][]byte
-		for _, p := range presets {
-			if example {
-				texts = append(texts, p.examples...)
-			} else {
-				texts = append(texts, p.registrations...)
-			}
+		if text, err = manifestOf(presets, example); err != nil {
+			return err
 		}
-		if len(texts) == 0 {
-			return fmt.Errorf("%s has no example of its own: name a preset that needs it", presets[0].name)
-		}
-		text = bytes.Join(texts, []byte(separator))
 		_, _ = io.WriteString(progress, notes(presets))
 	}
 	if _, err := out.Write(text); err != nil {
@@ -132,15 +123,13 @@ type preset struct {
 	summary string
 	// claimKinds are the names of its ClaimKinds.
 	claimKinds []string
-	// classKinds are the names of its ClassKinds.
-	classKinds []string
+	// classKinds are its ClassKinds, with where their classes are marked as the default.
+	classKinds map[string]v1beta1.Source
 	// named are the class kinds that its ClaimKinds name.
 	named []string
 	// needs are the presets that have those of them which it has not: several presets use these, and none may take them
-	// along when it is deleted.
-	needs []string
-	// registrations and examples are the texts of its files.
-	registrations, examples [][]byte
+	// along when it is deleted. users are the presets that need this one.
+	needs, users []string
 }
 
 // readPresets returns all presets, sorted by name.
@@ -155,91 +144,66 @@ func readPresets() ([]preset, error) {
 			return nil, fmt.Errorf("cannot read the preset %q: %w", f.Name(), err)
 		}
 	}
-	for i := range presets {
-		for j, other := range presets {
-			has := func(name string) bool { return slices.Contains(other.classKinds, name) }
-			if i != j && slices.ContainsFunc(presets[i].named, has) {
-				presets[i].needs = append(presets[i].needs, other.name)
-			}
-		}
-	}
+	link(presets)
 	return presets, nil
 }
 
+// link the presets that need others.
+func link(presets []preset) {
+	for i := range presets {
+		for j := range presets {
+			p, other := &presets[i], &presets[j]
+			has := func(name string) bool { _, ok := other.classKinds[name]; return ok }
+			if i != j && slices.ContainsFunc(p.named, has) {
+				p.needs, other.users = append(p.needs, other.name), append(other.users, p.name)
+			}
+		}
+	}
+}
+
 func readPreset(name string) (preset, error) {
-	p := preset{name: name}
-	kustomization := struct {
-		Resources []string `json:"resources"`
-	}{}
+	p := preset{name: name, classKinds: map[string]v1beta1.Source{}}
 	readme, err := kinds.Files.ReadFile(path.Join(name, "README.md"))
 	if err != nil {
 		return p, err
 	}
 	title, _, _ := strings.Cut(string(readme), "\n")
 	p.summary = strings.TrimPrefix(title, "# ")
-	text, err := kinds.Files.ReadFile(path.Join(name, "kustomization.yaml"))
-	if err == nil {
-		err = yaml.Unmarshal(text, &kustomization)
-	}
+	text, err := manifestOf([]preset{p}, false)
 	if err != nil {
 		return p, err
 	}
-	for _, file := range exampleFiles {
-		if text, err := kinds.Files.ReadFile(path.Join(name, file)); err == nil {
-			p.examples = append(p.examples, text)
-		}
-	}
-	for _, file := range kustomization.Resources {
-		text, err := kinds.Files.ReadFile(path.Join(name, file))
-		if err != nil {
+	for document := range bytes.SplitSeq(text, []byte(separator)) {
+		o := registration{}
+		if err := yaml.Unmarshal(document, &o); err != nil {
 			return p, err
 		}
-		p.registrations = append(p.registrations, text)
-		for document := range bytes.SplitSeq(text, []byte(separator)) {
-			if err := p.add(document); err != nil {
-				return p, err
+		switch o.Kind {
+		case "ClaimKind":
+			p.claimKinds = append(p.claimKinds, o.Name)
+			for _, named := range o.Spec.Classes.Kinds {
+				p.named = append(p.named, named.Name)
 			}
+		case "ClassKind":
+			p.classKinds[o.Name] = o.Spec.Default
 		}
 	}
 	return p, nil
 }
 
-// add what a preset needs of one of its registrations.
-func (p *preset) add(document []byte) error {
-	o := struct {
-		metav1.TypeMeta   `json:",inline"`
-		metav1.ObjectMeta `json:"metadata"`
-
-		Spec struct {
-			Classes struct {
-				Kinds []v1beta1.ClassKindLink `json:"kinds"`
-			} `json:"classes"`
-		} `json:"spec"`
-	}{}
-	if err := yaml.Unmarshal(document, &o); err != nil {
-		return err
-	}
-	switch o.Kind {
-	case "ClaimKind":
-		p.claimKinds = append(p.claimKinds, o.Name)
-		for _, named := range o.Spec.Classes.Kinds {
-			p.named = append(p.named, named.Name)
-		}
-	case "ClassKind":
-		p.classKinds = append(p.classKinds, o.Name)
-	}
-	return nil
-}
-
-// Registering is the name of the preset that has a claim kind, empty where none has.
-func Registering(claimKind string) (string, error) {
+// Known is what presets know of a claim kind and a class kind: the preset of the claim kind, and where classes are
+// marked as the default. Both are empty where no preset knows them.
+func Known(claimKind, classKind string) (preset string, mark v1beta1.Source, err error) {
 	presets, err := readPresets()
 	for _, p := range presets {
 		if slices.Contains(p.claimKinds, claimKind) {
-			return p.name, nil
+			preset = p.name
+		}
+		if found, ok := p.classKinds[classKind]; ok {
+			mark = found
 		}
 	}
-	return "", err
+	return preset, mark, err
 }
 
 // find the presets with these names, sorted: those that need others come last.
@@ -265,17 +229,70 @@ func find(presets []preset, names []string) ([]preset, error) {
 	return nil, fmt.Errorf("there is no preset %s: name one of %s", strings.Join(unknown, ", "), strings.Join(all, ", "))
 }
 
-// notes say which presets others need, and are not printed themselves.
+// notes say what belongs to presets that are printed, and is not printed itself.
 func notes(presets []preset) string {
 	var b strings.Builder
-	for _, p := range presets {
-		absent := slices.DeleteFunc(slices.Clone(p.needs), func(name string) bool {
+	absent := func(names []string) string {
+		return strings.Join(slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 			return slices.ContainsFunc(presets, func(p preset) bool { return p.name == name })
-		})
-		if len(absent) > 0 {
-			fmt.Fprintf(&b, "note: %s needs %s, too, which other presets also need: apply both, and delete %[2]s last\n",
-				p.name, strings.Join(absent, ", "))
+		}), ", ")
+	}
+	for _, p := range presets {
+		if needs := absent(p.needs); needs != "" {
+			fmt.Fprintf(&b, "note: %s needs %s, too, which other presets also need: apply both, and delete %[2]s last\n", p.name, needs)
+		}
+		if users := absent(p.users); users != "" {
+			fmt.Fprintf(&b, "note: %s is also for %s: delete it last\n", p.name, users)
 		}
 	}
 	return b.String()
+}
+
+// manifestOf the presets, or of their examples, as one YAML stream.
+func manifestOf(presets []preset, example bool) ([]byte, error) {
+	var texts [][]byte
+	for _, p := range presets {
+		files := exampleFiles
+		if !example {
+			kustomization := struct {
+				Resources []string `json:"resources"`
+			}{}
+			text, err := kinds.Files.ReadFile(path.Join(p.name, "kustomization.yaml"))
+			if err == nil {
+				err = yaml.Unmarshal(text, &kustomization)
+			}
+			if err != nil {
+				return nil, err
+			}
+			files = kustomization.Resources
+		}
+		for _, file := range files {
+			text, err := kinds.Files.ReadFile(path.Join(p.name, file))
+			switch {
+			case example && errors.Is(err, fs.ErrNotExist):
+			case err != nil:
+				return nil, err
+			default:
+				texts = append(texts, text)
+			}
+		}
+	}
+	if len(texts) == 0 {
+		first := presets[0]
+		return nil, fmt.Errorf("%s has no example of its own: name a preset that needs it, such as %s", first.name, first.users[0])
+	}
+	return bytes.Join(texts, []byte(separator)), nil
+}
+
+// registration is what presets need of one.
+type registration struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec struct {
+		Classes struct {
+			Kinds []v1beta1.ClassKindLink `json:"kinds"`
+		} `json:"classes"`
+		Default v1beta1.Source `json:"default"`
+	} `json:"spec"`
 }

@@ -1,9 +1,9 @@
 package kinds
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -73,7 +73,8 @@ func TestPrint(t *testing.T) {
 		"ExamplesWithRelated": {"We should print what claims name before the claims.", "service-fabrik --examples", "service-fabrik/example/classes service-fabrik/example/related service-fabrik/example/claims", ""},
 		"Whole":               {"We should print what another needs before it, and say nothing where all are printed.", "kueue jobset kueue-queues", "kueue-queues/clusterrole kueue-queues/classkinds jobset/claimkinds kueue/claimkinds", ""},
 		"Needs":               {"We should name what it needs, and what becomes of that.", "kueue", "kueue/claimkinds", "note: kueue needs kueue-queues, too, which other presets also need: apply both, and delete kueue-queues last\n"},
-		"ExamplesOfNeeded":    {"We should print the classes that the claims of another get.", "kueue kueue-queues crossplane-compositions --examples", "kueue-queues/example/classes kueue/example/claims", ""},
+		"Needed":              {"We should name those that need it.", "kueue-queues kueue", "kueue-queues/clusterrole kueue-queues/classkinds kueue/claimkinds", "note: kueue-queues is also for jobset: delete it last\n"},
+		"ExamplesOfNeeded":    {"We should print the classes that the claims of another get.", "kueue kueue-queues crossplane-compositions --examples", "kueue-queues/example/classes kueue/example/claims", "note: crossplane-compositions is also for crossplane-v1, crossplane-v2: delete it last\nnote: kueue-queues is also for jobset: delete it last\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var want []string
@@ -104,6 +105,15 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
+func TestComplete(t *testing.T) {
+	presets, err := readPresets()
+	require.NoError(t, err)
+	offered, directive := complete(nil, []string{"gateway-api"}, "")
+	assert.Equal(t, cobra.ShellCompDirectiveNoFileComp, directive, "We should offer no files.")
+	assert.Contains(t, offered, "ingress\tAn Ingress gets an IngressClass")
+	assert.Len(t, offered, len(presets)-1, "We should offer those that are not named yet.")
+}
+
 // TestPresets reads every preset as the API server and kubectl would.
 func TestPresets(t *testing.T) {
 	presets, err := readPresets()
@@ -113,17 +123,45 @@ func TestPresets(t *testing.T) {
 	for _, p := range presets {
 		t.Run(p.name, func(t *testing.T) {
 			readable(t, p)
+			hasFiles(t, p)
 			registers(t, p)
-			if slices.ContainsFunc(presets, func(other preset) bool { return slices.Contains(other.needs, p.name) }) {
+			if len(p.users) > 0 {
 				assert.Empty(t, p.claimKinds, "We should bind no claims for those who want another preset that needs it.")
+			} else {
+				exemplifies(t, p)
 			}
-			for _, o := range objectsOf(t, slices.Concat(p.registrations, p.examples)) {
-				object := fmt.Sprintf("%s %s %s", o.GroupVersionKind().GroupKind(), o.Namespace, o.Name)
-				assert.Empty(t, objects[object], "We should have %s in one preset: another would change it, and take it along.", object)
-				objects[object] = p.name
+			for _, example := range []bool{false, true} {
+				text, err := manifestOf([]preset{p}, example)
+				if len(p.users) == 0 || !example { // Those who need it may have the examples.
+					require.NoError(t, err)
+				}
+				for _, o := range objectsOf(t, text) {
+					object := fmt.Sprintf("%s %s %s", o.GroupVersionKind().GroupKind(), o.Namespace, o.Name)
+					assert.Empty(t, objects[object], "We should have %s in one preset: another would change it, and take it along.", object)
+					objects[object] = p.name
+				}
 			}
 		})
 	}
+}
+
+// hasFiles checks that each file is used.
+func hasFiles(t *testing.T, p preset) {
+	t.Helper()
+	var got []string
+	require.NoError(t, fs.WalkDir(kinds.Files, p.name, func(file string, d fs.DirEntry, err error) error {
+		if !d.IsDir() {
+			got = append(got, strings.TrimPrefix(file, p.name+"/"))
+		}
+		return err
+	}))
+	files := []string{"README.md"}
+	for _, file := range slices.Sorted(slices.Values(append([]string{"claimkinds.yaml", "classkinds.yaml", "clusterrole.yaml"}, exampleFiles...))) {
+		if slices.Contains(got, file) {
+			files = append(files, file)
+		}
+	}
+	assert.Equal(t, append(files, "kustomization.yaml"), got)
 }
 
 // readable checks the README.
@@ -139,10 +177,12 @@ func readable(t *testing.T, p preset) {
 // registers checks the registrations and the role.
 func registers(t *testing.T, p preset) {
 	t.Helper()
+	text, err := manifestOf([]preset{p}, false)
+	require.NoError(t, err)
 	claimKinds := map[string]v1beta1.ClaimKind{}
 	var classKinds []v1beta1.ClassKind
 	var role *rbacv1.ClusterRole
-	for document := range strings.SplitSeq(string(bytes.Join(p.registrations, []byte(separator))), separator) {
+	for document := range strings.SplitSeq(string(text), "---\n") {
 		meta := metav1.TypeMeta{}
 		require.NoError(t, yaml.Unmarshal([]byte(document), &meta))
 		switch meta.Kind {
@@ -206,14 +246,26 @@ func registers(t *testing.T, p preset) {
 	if len(claimKinds) == 0 { // explain asks for one. Another preset has those of this.
 		return
 	}
-	_, _, err := execute(t, explain.NewCommand(), "--filename=testdata/unregistered.yaml", "--classes="+filepath.Join(folder, p.name))
+	_, _, err = execute(t, explain.NewCommand(), "--filename=testdata/unregistered.yaml", "--classes="+filepath.Join(folder, p.name))
 	require.NoError(t, err, "The API server should take the registrations.")
 }
 
-// objectsOf files.
-func objectsOf(t *testing.T, texts [][]byte) (objects []metav1.PartialObjectMetadata) {
+// exemplifies checks the objects of the example.
+func exemplifies(t *testing.T, p preset) {
 	t.Helper()
-	for document := range strings.SplitSeq(string(bytes.Join(texts, []byte(separator))), separator) {
+	text, err := manifestOf([]preset{p}, true)
+	require.NoError(t, err)
+	objects := objectsOf(t, text)
+	for _, name := range []string{"by-selector", "by-default"} {
+		assert.True(t, slices.ContainsFunc(objects, func(o metav1.PartialObjectMetadata) bool { return o.Name == name }),
+			"We should have a claim %s.", name)
+	}
+}
+
+// objectsOf a YAML stream.
+func objectsOf(t *testing.T, text []byte) (objects []metav1.PartialObjectMetadata) {
+	t.Helper()
+	for document := range strings.SplitSeq(string(text), "---\n") {
 		object := metav1.PartialObjectMetadata{}
 		require.NoError(t, yaml.Unmarshal([]byte(document), &object))
 		if object.Kind != "" {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,9 @@ import (
 	"github.com/classbind/classbind/selector/near"
 	"github.com/classbind/classbind/selector/openapi"
 )
+
+// maxClassKinds is how many a ClaimKind may name, by its schema.
+const maxClassKinds = 64
 
 type options struct {
 	files   []string
@@ -64,7 +68,7 @@ spec.reference yourself.`,
 }
 
 func (o *options) run(c *cobra.Command, args []string) error {
-	if len(args) < 2 {
+	if len(args) < 2 || len(args) > 1+maxClassKinds {
 		return errors.New("name one kind of claims, and then its kinds of classes, such as classbind register Gateway GatewayClass")
 	}
 	w, err := o.world(c)
@@ -75,6 +79,9 @@ func (o *options) run(c *cobra.Command, args []string) error {
 	var errs []error
 	for i, arg := range args {
 		kinds[i], err = find(w, arg)
+		if err == nil && slices.ContainsFunc(kinds[:i], func(k kind) bool { return k.name == kinds[i].name }) {
+			err = fmt.Errorf("%q: %s is named already", arg, kinds[i].name)
+		}
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -111,6 +118,8 @@ type world struct {
 	schema func(context.Context, kind) (*openapi.Schema, error)
 	// registered are the names of ClassKinds that the cluster has.
 	registered map[string]bool
+	// absent says what helps if a kind is not there.
+	absent string
 }
 
 func (o *options) world(command *cobra.Command) (world, error) {
@@ -140,7 +149,7 @@ func (o *options) world(command *cobra.Command) (world, error) {
 	case err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err): // Without classbind, there are none.
 		return world{}, err
 	}
-	w := world{registered: map[string]bool{}}
+	w := world{absent: "install its CRD", registered: map[string]bool{}}
 	for _, k := range classKinds {
 		w.registered[k.Name] = true
 	}
@@ -172,7 +181,7 @@ func (o *options) filesWorld(c *cobra.Command) (world, error) {
 	if err != nil {
 		return world{}, err
 	}
-	w := world{}
+	w := world{absent: "name the file of its CRD with --filename, or leave out --filename for a kind of Kubernetes itself"}
 	text := map[string][]byte{}
 	for _, crd := range crds {
 		w.kinds = append(w.kinds, kind{crd.Resource, crd.Name})
@@ -188,10 +197,13 @@ func find(w world, arg string) (kind, error) {
 	found, known := cluster.Find(arg, w.kinds, kind.String, func(k kind) (string, cluster.Resource) { return k.name, k.Resource })
 	switch {
 	case len(found) > 1:
-		return kind{}, fmt.Errorf("%q: may be any of %q: name one in full", arg, found)
+		names := make([]string, len(found))
+		for i, k := range found {
+			names[i] = k.name
+		}
+		return kind{}, fmt.Errorf("%q: may be any of %s: name one in full", arg, strings.Join(slices.Sorted(slices.Values(names)), ", "))
 	case len(found) == 1:
 		return found[0], nil
 	}
-	return kind{}, fmt.Errorf("%q: there is no such kind%s", arg, cmp.Or(near.Meant(arg, known),
-		": install its CRD, or name the file of it with --filename; leave out --filename for a kind of Kubernetes itself"))
+	return kind{}, fmt.Errorf("%q: there is no such kind%s", arg, cmp.Or(near.Meant(arg, known), ": "+w.absent))
 }

@@ -142,7 +142,7 @@ func TestRefuses(t *testing.T) {
 	for name, tc := range map[string]struct{ reason, args, want string }{
 		"NoClass": {"We should ask for both sides.", "BucketClaim", "name one kind of claims, and then its kinds of classes"},
 		"Typo":    {"We should name what may be meant.", "BucketClaim BucketClas", `"BucketClas": there is no such kind: did you mean BucketClass?`},
-		"Absent":  {"We should say what helps.", "Queue BucketClass", `"Queue": there is no such kind: install its CRD, or name the file of it`},
+		"Absent":  {"We should say what helps.", "Queue BucketClass", `"Queue": there is no such kind: name the file of its CRD`},
 		"Second":  {"We should look for each.", "BucketClaim BucketClass Nothing", `"Nothing": there is no such kind`},
 		"NoField": {"We should say what is wrong with the field.", "BucketClaim BucketClass --path .spec.bucketClas", "--path=\".spec.bucketClas\": no form of reference fits the schema of bucketclaims.objectstorage.k8s.io: reference.path: the schema has no field"},
 		"Label":   {"We should say that labels are not in a schema.", "JobSet LocalQueue", "no field of jobsets.jobset.x-k8s.io looks like a reference to LocalQueue: name it with --path, or write the ClaimKind by hand if it is a label"},

@@ -68,14 +68,6 @@ func manifest(s *openapi.Schema, of kind, classes []kind, places []place, regist
 			spec["selector"] = map[string]any{"path": "." + strings.Join(selectorPath, ".")}
 		}
 	}
-	preset, err := kinds.Registering(of.name)
-	if err != nil {
-		return "", err
-	}
-	if preset != "" {
-		comments = append(comments, fmt.Sprintf(
-			"The preset %s registers these claims, and knows more of them: classbind kinds %[1]s.", preset))
-	}
 	var linked []any
 	var objects []any
 	rules := map[string][]string{}
@@ -83,11 +75,23 @@ func manifest(s *openapi.Schema, of kind, classes []kind, places []place, regist
 		linked = append(linked, map[string]any{"name": class.name})
 		plural, group, _ := strings.Cut(class.name, ".")
 		rules[group] = append(rules[group], plural)
+		preset, mark, err := kinds.Known(of.name, class.name)
+		if err != nil {
+			return "", err
+		}
+		note := fmt.Sprintf("The preset %s registers these claims, and knows more of them: classbind kinds %[1]s.", preset)
+		if preset != "" && !slices.Contains(comments, note) {
+			comments = append(comments, note)
+		}
 		if registered[class.name] { // Applied, ours would take from it what it says.
 			comments = append(comments, fmt.Sprintf("The ClassKind %s is registered already, and stays as it is.", class.name))
 			continue
 		}
-		objects = append(objects, registration("ClassKind", class.name, map[string]any{}))
+		classSpec := map[string]any{}
+		if mark != (v1beta1.Source{}) {
+			classSpec["default"] = mark
+		}
+		objects = append(objects, registration("ClassKind", class.name, classSpec))
 	}
 	offered := map[string]any{"kinds": linked}
 	if confused {
