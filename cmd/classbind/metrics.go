@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -46,9 +47,8 @@ func (o *options) metricsServer(certificate func(*tls.ClientHelloInfo) (*tls.Cer
 // readers lets in requests for the metrics whose token the API server knows and allows to get the path. controller-runtime's filter does
 // the same, but lets made-up tokens cost as many reviews as they come, and imports gRPC and OpenTelemetry.
 type readers struct {
-	reviews kubernetes.Interface
-	// rate of the reviews of tokens that are not known. Known ones are reviewed once in allowedTTL.
-	rate flowcontrol.RateLimiter
+	// unknownReviews are for new tokens, knownReviews for known ones.
+	unknownReviews, knownReviews kubernetes.Interface
 	// known has when the tokens that may read were reviewed, by their hashes. It has no others, so made-up
 	// tokens evict none. A token that may not read any more is forgotten.
 	known *lru.Cache
@@ -56,21 +56,33 @@ type readers struct {
 }
 
 func newReaders(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
-	reviews, err := kubernetes.NewForConfigAndClient(config, client)
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a client for token and access reviews: %w", err)
+	unknown, err := newReviewer(config, client)
+	known, other := newReviewer(config, client)
+	if err := errors.Join(err, other); err != nil {
+		return nil, err
 	}
 	return func(log logr.Logger, next http.Handler) (http.Handler, error) {
-		rate := flowcontrol.NewTokenBucketRateLimiter(v1beta1.MaxTokenReviewRate, 2*v1beta1.MaxTokenReviewRate)
-		r := &readers{reviews: reviews, rate: rate, log: log, known: lru.New(v1beta1.MaxScrapes)}
+		r := &readers{unknownReviews: unknown, knownReviews: known, log: log, known: lru.New(v1beta1.MaxScrapes)}
 		return r.handler(next), nil
 	}, nil
 }
 
-// handler reserves slots for known tokens. Made-up tokens wait for the API server, and an attacker can hold all other slots with them.
+// newReviewer returns a client for reviews with a rate limit of its own, because every made-up token costs a review.
+func newReviewer(config *rest.Config, client *http.Client) (kubernetes.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(v1beta1.MaxTokenReviewRate, 2*v1beta1.MaxTokenReviewRate)
+	reviewer, err := kubernetes.NewForConfigAndClient(config, client)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client for token and access reviews: %w", err)
+	}
+	return reviewer, nil
+}
+
+// handler reserves slots and a rate for known tokens. Made-up tokens wait for the API
+// server, and an attacker can hold all other slots with them.
 func (r *readers) handler(next http.Handler) http.Handler {
-	known := limitConcurrency(v1beta1.MaxScrapes, r.authorize(next))
-	unknown := limitConcurrency(v1beta1.MaxUnknownScrapes, r.authorize(known))
+	known := limitConcurrency(v1beta1.MaxScrapes, r.authorize(r.knownReviews, next))
+	unknown := limitConcurrency(v1beta1.MaxUnknownScrapes, r.authorize(r.unknownReviews, known))
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if _, ok := r.known.Get(sha256.Sum256([]byte(bearerToken(request)))); ok {
 			known.ServeHTTP(w, request)
@@ -81,9 +93,9 @@ func (r *readers) handler(next http.Handler) http.Handler {
 }
 
 // authorize lets in requests that may read, and answers all others itself.
-func (r *readers) authorize(next http.Handler) http.Handler {
+func (r *readers) authorize(api kubernetes.Interface, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		switch status, err := r.status(request); {
+		switch status, err := r.status(request, api); {
 		case err != nil:
 			r.log.Error(err, "Cannot tell who may read the metrics")
 			http.Error(w, "cannot ask the API server who may read the metrics", http.StatusServiceUnavailable)
@@ -106,25 +118,19 @@ func bearerToken(request *http.Request) string {
 }
 
 // status returns 200 for a request that may read, and else the status of the answer.
-func (r *readers) status(request *http.Request) (int, error) {
+func (r *readers) status(request *http.Request, api kubernetes.Interface) (int, error) {
 	token := bearerToken(request)
 	if token == "" {
 		return http.StatusUnauthorized, nil
 	}
 	hash := sha256.Sum256([]byte(token))
-	at, known := r.known.Get(hash)
-	if known && time.Since(at.(time.Time)) < allowedTTL {
+	if at, ok := r.known.Get(hash); ok && time.Since(at.(time.Time)) < allowedTTL {
 		return http.StatusOK, nil
 	}
 	ctx, cancel := context.WithTimeout(request.Context(), reviewTimeout)
 	defer cancel()
-	if !known {
-		if err := r.rate.Wait(ctx); err != nil {
-			return 0, fmt.Errorf("too many tokens to review: %w", err)
-		}
-	}
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
-	identity, err := r.reviews.AuthenticationV1().TokenReviews().Create(ctx, review, metav1.CreateOptions{})
+	identity, err := api.AuthenticationV1().TokenReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("cannot review a token: %w", err)
 	}
@@ -137,7 +143,7 @@ func (r *readers) status(request *http.Request) (int, error) {
 	for key, value := range user.Extra {
 		extra[key] = authorizationv1.ExtraValue(value)
 	}
-	access, err := r.reviews.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+	access, err := api.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
 			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},

@@ -21,9 +21,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/lru"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -52,18 +50,20 @@ func TestReaders(t *testing.T) {
 	}{
 		"Nobody":    {reason: "We should not ask about no token.", want: http.StatusUnauthorized},
 		"Password":  {reason: "We should not ask about a password.", authorization: "Basic prometheus", want: http.StatusUnauthorized},
+		"NoToken":   {reason: "We should not ask about an empty token.", authorization: "Bearer ", want: http.StatusUnauthorized},
 		"MadeUp":    {reason: "We should not remember a made-up token.", authorization: "Bearer made-up", want: http.StatusUnauthorized, asked: 2},
 		"Forbidden": {reason: "We should refuse a token without the right to the path.", authorization: "Bearer somebody", want: http.StatusForbidden, asked: 4},
 		"Allowed":   {reason: "We should ask once about a token that may read, and remember it.", authorization: "Bearer prometheus", want: http.StatusOK, asked: 2},
 		"Revoked":   {reason: "We should forget a revoked token.", authorization: "Bearer made-up", known: true, want: http.StatusUnauthorized, asked: 2},
 		"RightLost": {reason: "We should forget a token whose owner lost the right.", authorization: "Bearer somebody", known: true, want: http.StatusForbidden, asked: 4},
+		"AnyCase":   {reason: "We should take the scheme in any case.", authorization: "bearer prometheus", want: http.StatusOK, asked: 2},
 		"Down":      {reason: "We should let nobody in while we cannot ask.", authorization: "Bearer prometheus", down: true, want: http.StatusServiceUnavailable, asked: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := &reviewer{t: t, down: tc.down}
-			client, err := kubernetes.NewForConfigAndClient(jsonConfig, &http.Client{Transport: api})
+			client, err := newReviewer(jsonConfig, &http.Client{Transport: api})
 			require.NoError(t, err)
-			r := &readers{reviews: client, rate: flowcontrol.NewFakeAlwaysRateLimiter(), known: lru.New(v1beta1.MaxScrapes), log: logr.Discard()}
+			r := &readers{unknownReviews: client, knownReviews: client, known: lru.New(v1beta1.MaxScrapes), log: logr.Discard()}
 			_, token, _ := strings.Cut(tc.authorization, " ")
 			hash := sha256.Sum256([]byte(token))
 			if tc.known {
@@ -85,7 +85,7 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-var jsonConfig = &rest.Config{Host: "https://localhost", QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}
+var jsonConfig = &rest.Config{Host: "https://localhost", ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}
 
 // reviewer is an API server that knows every token but those made up, and lets "prometheus" read until it is revoked.
 type reviewer struct {

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -135,6 +136,19 @@ func (o *options) validate() error {
 		check(false, "webhook-url", o.webhookURL, err.Error())
 	}
 	check(!o.metricsSecure || o.metricsAddress != "0", "metrics-secure", true, "needs --metrics-bind-address, where the metrics are served")
+	for _, a := range []struct {
+		name, value string
+		off         bool
+	}{
+		{"webhook-bind-address", o.webhookAddress, false},
+		{"health-probe-bind-address", o.probeAddress, o.probeAddress == "0"},
+		{"metrics-bind-address", o.metricsAddress, o.metricsAddress == "0"},
+		{"pprof-bind-address", o.pprofAddress, o.pprofAddress == ""},
+	} {
+		if err := checkAddress(a.value); err != nil {
+			check(a.off, a.name, a.value, err.Error())
+		}
+	}
 	check(o.inFlightWindow >= time.Second && o.inFlightWindow <= time.Hour && o.inFlightWindow%time.Second == 0,
 		"in-flight-window", o.inFlightWindow, "must be whole seconds, from 1s to 1h")
 	check(o.lateRate >= 1 && o.lateRate <= 100_000, "late-binding-rate", o.lateRate, "must be from 1 to 100000")
@@ -166,18 +180,23 @@ func (o *options) webhookHost() (string, error) {
 		return "", nil
 	}
 	u, err := url.Parse(o.webhookURL)
-	switch { // The API server refuses what else it does not call.
+	switch {
 	case err != nil:
 		return "", fmt.Errorf("must be a URL: %w", err)
 	case u.Scheme != "https":
 		return "", errors.New("must begin with https://: the API server calls nothing else")
-	case u.User != nil || strings.ContainsAny(o.webhookURL, "?#"): // What is appended would not be a path.
+	case u.User != nil || strings.ContainsAny(o.webhookURL, "?#"):
 		return "", errors.New("must have no user, query or fragment")
 	case net.ParseIP(u.Hostname()) != nil:
 		return "", errors.New("must name a host, such as localhost: certificates are issued for names, not for addresses")
 	}
 	if e := validation.IsDNS1123Subdomain(u.Hostname()); len(e) > 0 {
 		return "", fmt.Errorf("must name a host: %s", strings.Join(e, "; "))
+	}
+	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
+		if err := checkPort(port); err != nil {
+			return "", err
+		}
 	}
 	return u.Hostname(), nil
 }
@@ -196,6 +215,21 @@ func (o *options) caSecret() string {
 		return v1beta1.TLSSecret
 	}
 	return v1beta1.CASecret
+}
+
+func checkAddress(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return errors.New("must be host:port, or :port for all addresses")
+	}
+	return checkPort(port)
+}
+
+func checkPort(text string) error {
+	if port, err := strconv.Atoi(text); err != nil || port < 1 || port > 65535 {
+		return fmt.Errorf("port %q must be a number from 1 to 65535", text)
+	}
+	return nil
 }
 
 // logLevels are the values of --log-level. logr's V(1) is zap's debug level. It shows our own details, but not those
