@@ -178,6 +178,7 @@ func TestCommandsRefuse(t *testing.T) {
 			"Argument":            {"We should not ignore a claim that is named without -f.", []string{"claim.yaml"}, `"claim.yaml": must be KIND/NAME for a claim of the cluster, or -f with a file`},
 			"ArgumentOfThree":     {"We should not ignore a part of a name.", []string{"a/b/c"}, `"a/b/c": must be KIND/NAME`},
 			"ArgumentAndFile":     {"We should not ignore a claim.", []string{"-f", "a", "a/b"}, `["a/b"]: with --filename or --classes there is no claim of the cluster`},
+			"StandardInputTwice":  {"We should not read standard input twice.", []string{"-f", "-", "--classes", "-"}, "standard input can be read once"},
 			"WithOffline":         {"We should not ignore a flag.", []string{"-f", "a", "--classes", "b", "--with", "c"}, "--with: with --classes no cluster is asked"},
 			"Output":              {"We should say which formats there are.", []string{"-f", "a", "-o", "xml"}, `--output="xml": must be table, json or yaml`},
 			"Namespace":           {"We should refuse what cannot be a namespace.", []string{"-f", "a", "-n", "Team_A"}, `--namespace="Team_A": `},

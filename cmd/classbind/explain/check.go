@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -300,8 +301,8 @@ func (o *checkOptions) fixAll(ctx context.Context, findings []Finding, progress 
 		if !sets.New(findings...).HasAll(left...) || sets.New(left...).HasAny(fixes...) {
 			continue
 		}
-		if err := os.WriteFile(file, text, 0o600); err != nil { //nolint:gosec // The user names the file. It keeps its mode.
-			return nil, fmt.Errorf("cannot fix: %w", err)
+		if err := replaceFile(file, text); err != nil {
+			return nil, fmt.Errorf("cannot fix %q: %w", file, err)
 		}
 		findings = left
 		for _, f := range slices.Backward(fixes) {
@@ -310,4 +311,26 @@ func (o *checkOptions) fixAll(ctx context.Context, findings []Finding, progress 
 		}
 	}
 	return findings, nil
+}
+
+// replaceFile replaces a file at once, and keeps its mode. A link stays a link.
+func replaceFile(file string, text []byte) error {
+	file, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	next, err := os.CreateTemp(filepath.Dir(file), ".classbind-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(next.Name()) }() // It is gone already where all went well.
+	_, err = next.Write(text)
+	if err = errors.Join(err, next.Chmod(info.Mode()), next.Close()); err == nil {
+		err = os.Rename(next.Name(), file)
+	}
+	return err
 }

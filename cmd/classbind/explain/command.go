@@ -146,6 +146,10 @@ func (o *options) validate(fs *pflag.FlagSet, args []string) error {
 			fail("%q: must be KIND/NAME for a claim of the cluster, or -f with a file", arg)
 		}
 	}
+	isFile := func(path string) bool { return path != stdin }
+	if len(slices.DeleteFunc(slices.Concat(o.claims, o.classes, o.with), isFile)) > 1 {
+		fail("-: standard input can be read once: put the claims or the classes into a file")
+	}
 	var err error
 	o.settings, err = newSettings(o.set)
 	errs = append(errs, err, o.as.addTo(&o.settings), o.output.Validate(), connect.Validate(fs))

@@ -227,10 +227,17 @@ func weightText(weight int64, malformed string) string {
 	return fmt.Sprint(weight)
 }
 
-// Percentage of odds, or a question mark where they are unknown.
+// Percentage of odds, or a question mark where they are unknown. It never rounds to 0 % or to 100 %.
 func Percentage(o selector.Odds) string {
 	if o.Total == 0 {
 		return "?"
 	}
-	return strings.TrimSuffix(fmt.Sprintf("%.1f", 100*float64(o.Share)/float64(o.Total)), ".0") + "%"
+	text := strings.TrimSuffix(fmt.Sprintf("%.1f", 100*float64(o.Share)/float64(o.Total)), ".0")
+	switch {
+	case o.Share > 0 && text == "0":
+		text = "under 0.1"
+	case o.Share < o.Total && text == "100":
+		text = "over 99.9"
+	}
+	return text + "%"
 }
