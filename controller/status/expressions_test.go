@@ -94,6 +94,11 @@ func TestTypeChecks(t *testing.T) {
 	found, known := checks.of(k)
 	assert.True(t, known)
 	assert.Equal(t, wrong.Mistyped, found, "We should not turn green because a schema was not read.")
+	other := rules.Invalid{Field: "spec.selector.expression", Err: &expression.Error{Text: "no"}}
+	checks.checked(k, registry.Types{Mistyped: []rules.Invalid{other}, Err: errors.New("timeout")})
+	found, _ = checks.of(k)
+	assert.ElementsMatch(t, append(wrong.Mistyped, other), found, "We should add what a check finds that fails for others.")
+	checks.checked(k, wrong)
 	crd := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "claims.example.org"}}
 	assert.Len(t, checks.readers(t.Context(), crd), 1)
 	crd.Name = "others.example.org"

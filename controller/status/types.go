@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -46,13 +47,19 @@ func (t *typeChecks) of(k client.Object) (mistyped []rules.Invalid, known bool) 
 	return c.mistyped, !c.partial || len(c.mistyped) > 0
 }
 
-// checked has the listeners hear of what was found of a registration, if it is new. What is known stays while a schema cannot be read.
+// checked has the listeners hear of what was found of a registration, if it is new. What could not be checked this time, because
+// a schema could not be read, stays as it was.
 func (t *typeChecks) checked(k client.Object, found registry.Types) {
 	before, known := t.of(k)
-	if known && found.Err != nil {
-		return
+	next := typeCheck{inventory.RevisionOf(k), found.Mistyped, found.Read, found.Err != nil && !known}
+	if found.Err != nil {
+		for _, was := range before {
+			if !slices.ContainsFunc(found.Mistyped, func(is rules.Invalid) bool { return is.Field == was.Field }) {
+				next.mistyped = append(next.mistyped, was)
+			}
+		}
 	}
-	t.found.Store(k.GetName(), typeCheck{inventory.RevisionOf(k), found.Mistyped, found.Read, found.Err != nil})
+	t.found.Store(k.GetName(), next)
 	if after, isKnown := t.of(k); isKnown != known || !reflect.DeepEqual(before, after) {
 		t.changed.Notify(k.GetName())
 	}

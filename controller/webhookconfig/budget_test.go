@@ -152,7 +152,7 @@ func TestRulesInTime(t *testing.T) {
 		})
 		waits := (*retryLater)(nil)
 		require.ErrorAs(t, err, &waits, "We should look again.")
-		assert.True(t, waits.isQuiet)
+		assert.True(t, waits.oneEntry)
 		assert.Less(t, time.Since(start), roundTimeout/2, "We should leave the time to write the entries.")
 		for _, r := range rules {
 			assert.Same(t, before, r, "We should keep what was there before.")

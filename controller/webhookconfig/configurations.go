@@ -30,8 +30,11 @@ var allConfigurations = append(slices.Clip(ClaimConfigurations), v1beta1.ClassCo
 // Entry of either kind of configuration. A ValidatingWebhook has the same fields, but for the reinvocation policy.
 type Entry = admissionregistrationv1.MutatingWebhook
 
-// Configuration of webhooks, of either kind. Entries that validate have only the name, the rules and the clientConfig.
-type Configuration = admissionregistrationv1.MutatingWebhookConfiguration
+// Configuration of webhooks, of either kind.
+type Configuration struct {
+	metav1.ObjectMeta
+	Webhooks []Entry // Those that validate have only the name, the rules and the clientConfig.
+}
 
 // Configurations by name. One that does not exist is absent.
 type Configurations map[string]*Configuration
@@ -40,7 +43,7 @@ type Configurations map[string]*Configuration
 func ReadConfigurations(ctx context.Context, reader client.Reader, names ...string) (Configurations, error) {
 	all := Configurations{}
 	for _, name := range names {
-		c := &Configuration{}
+		c := &admissionregistrationv1.MutatingWebhookConfiguration{}
 		classes := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 		var err error
 		if name == v1beta1.ClassConfiguration {
@@ -58,7 +61,7 @@ func ReadConfigurations(ctx context.Context, reader client.Reader, names ...stri
 		for _, e := range classes.Webhooks {
 			c.Webhooks = append(c.Webhooks, Entry{Name: e.Name, Rules: e.Rules, ClientConfig: e.ClientConfig})
 		}
-		all[name] = c
+		all[name] = &Configuration{c.ObjectMeta, c.Webhooks}
 	}
 	return all, nil
 }
@@ -140,7 +143,7 @@ func (w *Configurator) writeConfiguration(ctx context.Context, in string, all Co
 	switch {
 	case current == nil && len(entries) > 0:
 		why := fmt.Sprintf("there is no %s %q: kubectl apply -k deploy", kindOf(in), in)
-		return &retryLater{why, registry.RetryAfter, false}
+		return &retryLater{why, registry.RetryAfter, false, false}
 	case current == nil, len(entries) == 0 && len(current.Webhooks) == 0:
 		return nil
 	}
@@ -149,7 +152,7 @@ func (w *Configurator) writeConfiguration(ctx context.Context, in string, all Co
 	}
 	// With the uid and the version that were read, the API server refuses to recreate an object that was deleted meanwhile, as in an
 	// uninstallation, and to overwrite what another leader wrote.
-	return w.withoutRefused(ctx, written(apply(ctx, w.Client, kindOf(in), &Configuration{
+	return w.withoutRefused(ctx, written(apply(ctx, w.Client, kindOf(in), &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: in, UID: current.UID, ResourceVersion: current.ResourceVersion}, Webhooks: entries,
 	})), entries)
 }
@@ -197,7 +200,7 @@ func written(err error) error {
 	case err == nil:
 		return nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return &retryLater{"the webhook configuration has changed since it was read: " + err.Error(), 200 * time.Millisecond, true}
+		return &retryLater{"the webhook configuration has changed since it was read: " + err.Error(), 200 * time.Millisecond, false, true}
 	}
 	return fmt.Errorf("cannot write the webhook configuration: %w", err)
 }

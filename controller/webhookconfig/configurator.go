@@ -63,12 +63,12 @@ type Configurator struct {
 // errNotRegisteredYet says that the claim kind is about to be registered on this replica.
 var errNotRegisteredYet = errors.New("it is not registered on this replica yet")
 
-// retryLater says that a round is tried again after a while, though nothing failed. isQuiet says that not all entries have this for a
-// problem: it concerns single entries, or is about to pass.
+// retryLater says that a round is tried again after a while, though nothing failed. oneEntry says that this concerns single entries alone.
+// passes says that it is not worth telling unless it lasts.
 type retryLater struct {
-	why     string
-	after   time.Duration
-	isQuiet bool
+	why              string
+	after            time.Duration
+	oneEntry, passes bool
 }
 
 func (w *retryLater) Error() string { return w.why }
@@ -152,7 +152,7 @@ func (w *Configurator) reconcile(ctx context.Context, e *Entries, write func(con
 	result := ctrl.Result{}
 	if wait := (*retryLater)(nil); errors.As(err, &wait) {
 		logf.FromContext(ctx).V(1).Info("The webhook configuration is not complete", "because", wait.why)
-		if wait.isQuiet {
+		if wait.oneEntry || wait.passes && time.Since(e.since) < registry.RefusalGrace {
 			shared = ""
 		}
 		result.RequeueAfter, err = wait.after, nil
@@ -196,14 +196,14 @@ func (w *Configurator) dueCA(ctx context.Context, current Configurations) ([]byt
 		// all entries trust the next CA, too. Until then, they trust the old one.
 		ca = parse(append(carried, ca)).encode(time.Now())
 		if w.Serving(ctx, ca) != nil {
-			return nil, &retryLater{fmt.Sprintf("this replica does not serve yet: %v", err), 200 * time.Millisecond, false}
+			return nil, &retryLater{fmt.Sprintf("this replica does not serve yet: %v", err), 200 * time.Millisecond, false, false}
 		}
 	}
 	if len(carried) == 0 {
 		// These are the first entries: calls begin as soon as they are written.
 		w.serving.CompareAndSwap(nil, new(time.Now()))
 		if left := w.ServiceDelay - time.Since(*w.serving.Load()); left > 0 {
-			return nil, &retryLater{"the Service does not lead to this replica yet", left, false}
+			return nil, &retryLater{"the Service does not lead to this replica yet", left, false, false}
 		}
 	}
 	return ca, nil

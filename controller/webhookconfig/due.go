@@ -114,7 +114,7 @@ func (w *Configurator) withoutRefused(ctx context.Context, err error, entries []
 	maps.Copy(w.refused, refused)
 	logf.FromContext(ctx).Info("The API server refuses claims.when as a match condition, so it calls classbind for each claim",
 		"claimKinds", selector.List(slices.Sorted(maps.Keys(refused))), "because", truncate.Error(err).Error())
-	return &retryLater{"the API server refuses an expression claims.when as a match condition", 200 * time.Millisecond, true}
+	return &retryLater{"the API server refuses an expression claims.when as a match condition", 200 * time.Millisecond, true, false}
 }
 
 func isBindWhen(c admissionregistrationv1.MatchCondition) bool {

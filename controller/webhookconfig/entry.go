@@ -107,7 +107,7 @@ func rulesOf[K any, P interface {
 			continue
 		}
 		if incomplete == nil {
-			incomplete = &retryLater{fmt.Sprintf("%q: %v", P(&kinds[i]).GetName(), err), registry.RetryAfter, true}
+			incomplete = &retryLater{fmt.Sprintf("%q: %v", P(&kinds[i]).GetName(), err), registry.RetryAfter, true, false}
 		}
 		if errors.Is(err, registry.ErrCRDNotServed) || errors.Is(err, cluster.ErrVersionNotServed) || errors.Is(err, errNotRegisteredYet) {
 			incomplete.after = registry.RetryCRDAfter
