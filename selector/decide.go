@@ -57,7 +57,7 @@ type Decider struct {
 	Now func() time.Time
 }
 
-// Mode says what a decision is for. After one that counts comes the same without any effect.
+// Mode says what a decision is for.
 type Mode int
 
 const (
@@ -78,6 +78,18 @@ func (m Mode) reads() bool { return m == Admit || m == DryRun }
 
 // Commits reports whether a decision counts: the claim gets the class.
 func (m Mode) Commits() bool { return m == Admit || m == Later }
+
+// uncounted is the mode of the same decision that does not count.
+func (m Mode) uncounted() Mode {
+	switch m {
+	case Admit:
+		return DryRun
+	case Later:
+		return Preview
+	default:
+		return m
+	}
+}
 
 // Gate is asked what no filter can tell of a class: may its author use it, is there room? If it refuses, the next class is drawn.
 type Gate struct {
@@ -106,8 +118,8 @@ func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode 
 		return decision, err
 	}
 	lacks := view.Kind.LacksCompany(in.Parents)
-	if lacks != nil && mode.Commits() { // No class will have the claim, so none is to count it.
-		mode++
+	if lacks != nil { // No class will have the claim, so none is to count it.
+		mode = mode.uncounted()
 	}
 	err = d.draw(&deadline, view, &decision, mode) //nolint:contextcheck // It is in deadline.
 	if err == nil && decision.Class == nil && decision.Drawn() && d.Live != nil && mode.reads() {
@@ -583,5 +595,11 @@ func (d *Decision) dropped(format func(reason, text string, n int) string, separ
 			delete(byGate, r.Gate)
 		}
 	}
+	if more := len(texts) - maxDrops; more > 0 {
+		texts = append(texts[:maxDrops], fmt.Sprintf("%d more", more))
+	}
 	return strings.Join(texts, separator)
 }
+
+// maxDrops limits the reasons in a text. Each of the class kinds of a claim kind may have fits, by names of its own.
+const maxDrops = 32

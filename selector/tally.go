@@ -65,14 +65,13 @@ func (t *Tally) Unbind(c *Count, usage int64) {
 	t.take(c, 1, 0, usage)
 }
 
-// take claims off a count, which is forgotten with its last: authors may name any number of classes. A claim that is reserved meanwhile is
-// not seen in flight. The caller holds mu.
+// take claims off a count, which is forgotten with its last: authors may name any number of classes. That of the class stays while a
+// namespace has one: a claim that is reserved meanwhile may not count for the class yet. One whose count was just forgotten is not seen in
+// flight. The caller holds mu.
 func (t *Tally) take(c *Count, bound, inFlight, usage int64) {
 	c.add(-bound, -inFlight, usage)
-	for ; c != nil; c = c.of {
-		if c.bound.Load() == 0 && c.inFlight.Load() == 0 {
-			t.counts.CompareAndDelete(c.key, c)
-		}
+	for ; c != nil && c.bound.Load() == 0 && c.inFlight.Load() == 0; c = c.of {
+		t.counts.CompareAndDelete(c.key, c)
 	}
 }
 
