@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"encoding/base64"
 	"maps"
 	"slices"
@@ -84,9 +85,10 @@ func decodeReview(body []byte) (request *admissionv1.AdmissionRequest, user []by
 		Name: r.Name, Namespace: r.Namespace, Operation: r.Operation, DryRun: r.DryRun,
 		Object: runtime.RawExtension{Raw: r.Object.in(body)}, OldObject: runtime.RawExtension{Raw: r.OldObject.in(body)},
 	}
+	requested := cmp.Or(r.RequestResource, &metav1.GroupVersionResource{})
 	for _, text := range []string{
 		string(r.UID), r.Kind.Group, r.Kind.Version, r.Kind.Kind, r.Resource.Group, r.Resource.Version, r.Resource.Resource, r.SubResource,
-		r.Name, r.Namespace, string(r.Operation),
+		r.Name, r.Namespace, string(r.Operation), requested.Group, requested.Version, requested.Resource,
 	} {
 		if len(text) > v1beta1.MaxNameBytes {
 			return nil, nil, malformed("request: has a name of more than %d bytes", v1beta1.MaxNameBytes)

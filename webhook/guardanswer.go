@@ -72,7 +72,7 @@ func (g *Guard) secondDefault(
 func seatText(s inventory.Seat) string { return fmt.Sprintf("%q%s", s.ClaimKind, s.In()) }
 
 // wayOut says how to move the default with classbind, or remove it with kubectl. The command of classbind moves marks, and to the seat of
-// the class as it is stored. If other claim kinds lose or get a default by it, it says so, and how to agree.
+// the class as it is stored. Run so, the command refuses to change the default of other claim kinds, and says how to agree to that.
 func (g *Guard) wayOut(request *admissionv1.AdmissionRequest, class, before, other *inventory.Class, seat inventory.Seat) string {
 	update := request.Operation == admissionv1.Update
 	stored := []inventory.Seat{seat}
