@@ -51,10 +51,9 @@ type attack struct {
 func attacks() []attack {
 	const (
 		ok, created, malformed, forbidden = http.StatusOK, http.StatusCreated, http.StatusBadRequest, http.StatusForbidden
-		missing, conflict, tooLarge       = http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge
+		conflict, tooLarge                = http.StatusConflict, http.StatusRequestEntityTooLarge
 		invalid, failed, unavailable      = http.StatusUnprocessableEntity, http.StatusInternalServerError, http.StatusServiceUnavailable
 		tooMany                           = http.StatusTooManyRequests
-		method, media, header             = http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType, http.StatusRequestHeaderFieldsTooLarge
 	)
 	all, admit := []string{"AdmitClaim", "DenyClaim", "LaterClaim", "LeastClaim"}, []string{"AdmitClaim"}
 	return []attack{

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -34,6 +36,36 @@ func TestSentences(t *testing.T) {
 		for _, s := range p.sentences() {
 			if s.words > longest {
 				t.Errorf("%s:%d: %d words: %s", p.path, s.line, s.words, s.text)
+			}
+		}
+	}
+}
+
+// dialect has phrases that only we used, and what everybody writes.
+var dialect = map[string]string{
+	"say" + "s whether":        "reports whether",
+	"say" + " whether":         "report whether",
+	"nobody" + " can tell":     "name what cannot be determined",
+	"that are" + " none":       "name what they are not",
+	"is no" + " second one":    "is not repeated",
+	"as nobody" + " asked for": "in a way nobody configured",
+}
+
+// TestDialect looks for them in all our files.
+func TestDialect(t *testing.T) {
+	t.Parallel()
+	list := exec.CommandContext(t.Context(), "git", "ls-files", "--cached", "*.go", "*.md", "*.yaml")
+	list.Dir = root
+	out, err := list.Output()
+	require.NoError(t, err)
+	for name := range strings.FieldsSeq(string(out)) {
+		content, err := os.ReadFile(filepath.Join(root, name)) //nolint:gosec // It is one of ours.
+		require.NoError(t, err)
+		for number, line := range strings.Split(strings.ToLower(string(content)), "\n") {
+			for phrase, instead := range dialect {
+				if strings.Contains(line, phrase) {
+					t.Errorf("%s:%d: %q: write %q", name, number+1, phrase, instead)
+				}
 			}
 		}
 	}

@@ -133,14 +133,15 @@ func (a *arena) prepare(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	holds := map[string]string{
-		v1beta1.CapacityAnnotation: strconv.Itoa(capacityOfPool), namespaceCapacity: strconv.Itoa(capacityOfNamespace),
-	}
-	classes := []Class{{claim, fenceName}, {pool, fenceName}}
+	// No claim gets the fence: nobody would judge it.
+	capacities := map[Class]int{{claim, fenceName}: 0, {pool, fenceName}: 0}
 	for _, name := range a.pools {
-		classes = append(classes, Class{pool, name})
+		capacities[Class{pool, name}] = capacityOfPool
 	}
-	for _, c := range classes {
+	for c, total := range capacities {
+		holds := map[string]string{
+			v1beta1.CapacityAnnotation: strconv.Itoa(total), namespaceCapacity: strconv.Itoa(capacityOfNamespace),
+		}
 		err := eventually(ctx, "create "+c.String(), func() error {
 			_, err := a.fenced(c.Kind).Create(ctx, a.object(c, holds), metav1.CreateOptions{})
 			return client.IgnoreAlreadyExists(err)

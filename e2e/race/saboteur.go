@@ -41,6 +41,10 @@ func (c *Cluster) sabotage(ctx context.Context, lanes []*lane) (stop func(), err
 	review := func(ctx context.Context, r admission.Request) admission.Response {
 		l := of[r.Kind.Group]
 		refuse, hold := oneIn(3), oneIn(4) && r.Name != nextName // That one is timed.
+		if l.arena != nil && hold {                              // A reservation may be refused late, too.
+			pauseUpTo(ctx, l.scenario.Timing.Request)
+			hold = false
+		}
 		switch {
 		case !refuse && !hold, l.arena == nil && !leases.awaitGuard(ctx, &r, len(l.kinds[r.Kind.Kind])):
 		case refuse:
