@@ -235,7 +235,7 @@ type candidate struct {
 }
 
 // before reports whether the draw prefers a to b.
-func (a candidate) before(b candidate) bool {
+func (a *candidate) before(b *candidate) bool {
 	if a.seat != b.seat {
 		return a.seat < b.seat
 	}
@@ -264,7 +264,7 @@ func (o *order) first(decision *Decision) (best candidate) {
 	kind, facts := o.view.Kind, o.claim.facts
 	o.view.each(o.claim, func(c *inventory.Class, seat int8) {
 		if !kind.judges() || facts == nil || facts.budget.Left >= v1beta1.MaxExpressionCost/2 {
-			best = o.better(decision, best, c, seat)
+			o.improve(&best, decision, c, seat)
 		} else if filter, err := kind.firstFreeDrop(o.claim, c); filter >= 0 {
 			decision.drop(filter, c, err)
 		} else { // The rest of the budget is for those that matter.
@@ -272,22 +272,21 @@ func (o *order) first(decision *Decision) (best candidate) {
 		}
 	})
 	if len(unjudged) > 0 {
-		best = o.judgeRest(decision, best, unjudged)
+		o.judgeRest(&best, decision, unjudged)
 	}
 	return best
 }
 
-// better is a class, if it is a candidate and the draw prefers it to the best.
-func (o *order) better(decision *Decision, best candidate, c *inventory.Class, seat int8) candidate {
+// improve makes a class the best, if it is a candidate and the draw prefers it.
+func (o *order) improve(best *candidate, decision *Decision, c *inventory.Class, seat int8) {
 	if filter, err := o.view.Kind.firstDrop(o.claim, c); filter >= 0 {
 		decision.drop(filter, c, err)
-		return best
+		return
 	}
 	decision.Candidates++
 	if next := o.place(c, seat); best.class == nil || next.before(best) {
-		return next
+		*best = next
 	}
-	return best
 }
 
 // next candidate after one that was refused, without a class if there is none. Those without a score are judged in the order
@@ -354,7 +353,7 @@ func (o *order) place(c *inventory.Class, seat int8) candidate {
 type candidateHeap []candidate
 
 func (h candidateHeap) Len() int           { return len(h) }
-func (h candidateHeap) Less(i, j int) bool { return h[i].before(h[j]) }
+func (h candidateHeap) Less(i, j int) bool { return h[i].before(&h[j]) }
 func (h candidateHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
 // Push adds a candidate.

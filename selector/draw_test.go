@@ -112,8 +112,8 @@ func TestDrawBreaksTies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := order{view: &View{Kind: NewClaimKind(postgres())}}
 			a, b := d.place(first, 0), d.place(tc.other, 0) // Both have the hash 0.
-			assert.True(t, a.before(b), tc.reason)
-			assert.False(t, b.before(a), tc.reason)
+			assert.True(t, a.before(&b), tc.reason)
+			assert.False(t, b.before(&a), tc.reason)
 		})
 	}
 }

@@ -540,3 +540,29 @@ func TestUnlikelyClassesAreNotJudged(t *testing.T) {
 	assert.Zero(t, got.Unjudged)
 	assert.Len(t, got.Refused, v1beta1.MaxUnlikelyRefusals)
 }
+
+// A filter that fails for one class drops that class, and says so.
+func TestFilterFailsForOneClass(t *testing.T) {
+	kind := NewClaimKind(postgres())
+	kind.filters = append(kind.filters, filter{"Unfit", "unfit", nil, func(_ subject, c *inventory.Class) (bool, error) {
+		if c.Name == "class-001" {
+			return false, errors.New("no such field: spec.size")
+		}
+		return c.Name == "class-002", nil
+	}})
+	kind.free = len(kind.filters)
+	view := newView(kind, []*inventory.Classes{manyClasses("as.example.org", 4, 4)})
+	got := choose(view, nthClaim(1), 0)
+	assert.Equal(t, 2, got.Candidates, "We should offer the others.")
+	assert.Equal(t, "Unfit=2", got.DroppedText(), "We should drop a class that cannot be judged.")
+	require.EqualError(t, got.DropErr, "no such field: spec.size")
+
+	alone := newView(kind, []*inventory.Classes{manyClasses("as.example.org", 4, 4).Without("", "class-000").Without("", "class-003")})
+	unmatched := choose(alone, nthClaim(1), 0)
+	assert.Contains(t, unmatched.Warning(), "dropped: 2 unfit; the first error: no such field: spec.size", "We should tell what is wrong with it.")
+	texts := map[string]string{}
+	for _, d := range explain(alone, nthClaim(1), 0).Dropped {
+		texts[d.Class.Name] = d.Text
+	}
+	assert.Equal(t, map[string]string{"class-001": "unfit: no such field: spec.size", "class-002": "unfit"}, texts, "We should tell which class is broken.")
+}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/inventory"
@@ -291,4 +293,40 @@ func TestUnreadForAnother(t *testing.T) {
 	i.SetClasses(inventory.NewClasses(newKind("as.example.org", "A", "databases", "queues"), nil))
 	assert.Empty(t, i.Snapshot()["queues"].Unread)
 	assert.Len(t, i.Snapshot()["queues"].Classes, 1)
+}
+
+// TestInventoryOfANewcomer which no reference can tell from a class kind whose name comes first.
+func TestInventoryOfANewcomer(t *testing.T) {
+	k := postgres()
+	k.Spec.Reference.Form = v1beta1.LocalObjectReference
+	i := NewInventory()
+	i.SetClaimKind(NewClaimKind(k))
+	i.Open()
+	first, newcomer := newKind("as", "a", k.Name), newKind("bs", "b", k.Name)
+	classes := func(kind *inventory.ClassKind, names ...string) *inventory.Classes {
+		var all []*inventory.Class
+		for _, n := range names {
+			all = append(all, kind.NewClass(&metav1.ObjectMeta{Name: n}, nil))
+		}
+		return inventory.NewClasses(kind, all)
+	}
+	shows := func(reason string, want ...string) {
+		t.Helper()
+		view := i.Snapshot()[k.Name]
+		require.Nil(t, view.Fault, reason)
+		assert.Equal(t, map[string][]string{k.Name: want}, shown(i.Snapshot()), reason)
+	}
+	i.SetClasses(classes(newcomer, "new"))
+	shows("We should offer what is alone.", "b/new")
+	i.SetClasses(classes(first, "old"))
+	shows("We should offer the first by name, whichever is known first.", "a/old")
+	i.SetClasses(classes(newcomer, "new", "newer"))
+	shows("We should not offer a change of the newcomer's.", "a/old")
+	assert.NotNil(t, i.Snapshot()[k.Name].FaultOf("bs"))
+	i.SetClasses(classes(first, "old", "other"))
+	shows("We should offer a change of the first one's.", "a/old", "a/other")
+	assert.NotNil(t, i.Snapshot()[k.Name].FaultOf("bs"), "We should remember who is left out.")
+	i.DeleteClasses("as")
+	shows("We should offer the newcomer once it is alone.", "b/new", "b/newer")
+	assert.Nil(t, i.Snapshot()[k.Name].FaultOf("bs"))
 }

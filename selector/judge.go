@@ -85,7 +85,7 @@ func (s subject) longest(r *claim.Reader) (all uint64, _ *field.Error) {
 }
 
 // judgeRest judges the candidates that may be drawn before the best so far, within what is left.
-func (o *order) judgeRest(decision *Decision, best candidate, unjudged []candidate) candidate {
+func (o *order) judgeRest(best *candidate, decision *Decision, unjudged []candidate) {
 	var byLength [2]candidateHeap // short, and long
 	for _, c := range unjudged {
 		i := 0
@@ -97,15 +97,15 @@ func (o *order) judgeRest(decision *Decision, best candidate, unjudged []candida
 	for i := range byLength {
 		candidates, facts := &byLength[i], o.claim.facts
 		heap.Init(candidates)
-		for candidates.Len() > 0 && o.mayPrefer((*candidates)[0], best) && facts.budget.Left > 0 && facts.err == nil {
+		for candidates.Len() > 0 && o.mayPrefer(&(*candidates)[0], best) && facts.budget.Left > 0 && facts.err == nil {
 			next := heap.Pop(candidates).(candidate)
-			best = o.better(decision, best, next.class, next.seat)
+			o.improve(best, decision, next.class, next.seat)
 		}
 	}
 	for i, candidates := range byLength {
 		for _, c := range candidates {
 			switch {
-			case !o.mayPrefer(c, best):
+			case !o.mayPrefer(&c, best):
 				decision.Skipped++
 			case i == 1: // It pays for itself.
 				decision.drop(o.view.Kind.free, c.class, errCostly)
@@ -114,12 +114,11 @@ func (o *order) judgeRest(decision *Decision, best candidate, unjudged []candida
 			}
 		}
 	}
-	return best
 }
 
 // mayPrefer reports whether the draw prefers a candidate that was not judged to the best so far.
 // Where there is a score, only its expression tells.
-func (o *order) mayPrefer(c, best candidate) bool {
+func (o *order) mayPrefer(c, best *candidate) bool {
 	return best.class == nil || o.view.Kind.Score != nil || c.before(best)
 }
 

@@ -475,3 +475,20 @@ func TestCraftedTurns(t *testing.T) {
 	}
 	assert.NotEqual(t, keys(), elsewhere(keys), "Nobody should know the key of a turn.")
 }
+
+// TestManyOfOneGenerateName plays an author whose many claims are admitted at once.
+func TestManyOfOneGenerateName(t *testing.T) {
+	v := counting(2)
+	classes := v.Classes[0].All()
+	const claims = 50_000
+	claim := claim.Claim{Namespace: "team-a", GenerateName: "db-", Selector: gold}
+	for range claims {
+		commit(v.Kind, claim, classes[0], time.Unix(0, 0))
+	}
+	for i := range claims {
+		store(v, fmt.Sprint("db-", i), "db-", classes[1]) // Of another replica.
+		store(v, fmt.Sprint("db-", claims+i), "db-", classes[0])
+	}
+	assert.EqualValues(t, claims, v.Kind.Tally.claims(classes[0].Place), "We should count each once.")
+	assert.EqualValues(t, claims, v.Kind.Tally.claims(classes[1].Place))
+}

@@ -209,9 +209,14 @@ func (v *View) needsWebhook() string {
 		return "an expression of the ClaimKind decides"
 	case k.WhenNoSelector == v1beta1.NoSelectorAny || k.WhenNoSelector == v1beta1.NoSelectorLeaveAlone:
 		return fmt.Sprintf("with selector.whenAbsent %s, a claim without a selector does not get the default class", k.WhenNoSelector)
-	case k.LeavesAbsent, len(k.Precedence) > 0, k.Annotates, k.Strategy.Name == v1beta1.RoundRobin:
-		return "only classbind can tell which class a claim gets with reference.whenAbsent LeaveAlone, " +
-			"classes.precedence Listed, choice.annotate Decision or the strategy RoundRobin"
+	case k.LeavesAbsent:
+		return "with reference.whenAbsent LeaveAlone, a claim without a reference does not get the default class"
+	case len(k.Precedence) > 0:
+		return "with classes.precedence Listed, a class of another kind may have the name of the default class"
+	case k.Annotates:
+		return "with choice.annotate Decision, a claim is annotated with the time, which the API server does not tell a policy"
+	case k.Strategy.Name == v1beta1.RoundRobin:
+		return "with RoundRobin, classbind has to know which class it gave last"
 	case k.Own() && slices.ContainsFunc(v.Classes, func(s *inventory.Classes) bool { return s.Kind.Namespaced }):
 		return "each namespace may have a default class of its own"
 	}
