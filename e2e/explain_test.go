@@ -242,7 +242,7 @@ func TestExplain(t *testing.T) {
 		return write(t, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: a, namespace: default, annotations: {classbind.io/class-selector: tier=none}}, "+
 			"spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, "+field+"}}")
 	}
-	pod := write(t, "{apiVersion: v1, kind: ReplicationController, metadata: {name: a, namespace: default}}")
+	unregistered := write(t, "{apiVersion: v1, kind: ReplicationController, metadata: {name: a, namespace: default}}")
 	for name, tc := range map[string]struct {
 		reason string
 		args   []string
@@ -259,7 +259,7 @@ func TestExplain(t *testing.T) {
 		"NotServed":     {"We should refuse a kind of a registered group that is not served.", []string{"-f", claim("explain.test/v1", "Postgres", "classSelector")}, 2, "the API server does not serve Postgres of explain.test/v1"},
 		"BuiltIn":       {"We should find nothing wrong in a right claim without a CRD.", []string{"-f", volume("volumeMode: Block"), "--with", volumes}, 1, `no class for this claim of "persistentvolumeclaims"`},
 		"BuiltInField":  {"We should know the fields that the ClaimKind reads of a kind without a CRD.", []string{"-f", volume("storageClassname: a"), "--with", volumes}, 2, "spec.storageClassname: did you mean spec.storageClassName?"},
-		"NotRegistered": {"We should leave alone a kind of the API server's own.", []string{"-f", pod}, 0, "no ClaimKind registers"},
+		"NotRegistered": {"We should leave alone a kind of the API server's own.", []string{"-f", unregistered}, 0, "no ClaimKind registers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, stderr, exit := w.classbind(t, append([]string{"explain", "--kubeconfig=" + w.plane.Kubeconfig}, tc.args...)...)
