@@ -227,7 +227,7 @@ func weightText(weight int64, malformed string) string {
 	return fmt.Sprint(weight)
 }
 
-// Percentage of odds, or a question mark where they are unknown. It never rounds to 0 % or to 100 %.
+// Percentage of odds, or a question mark where they are unknown. Odds that are neither never round to 0 % or 100 %.
 func Percentage(o selector.Odds) string {
 	if o.Total == 0 {
 		return "?"
