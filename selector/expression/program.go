@@ -179,7 +179,7 @@ func (p *program) meter(ranges, steps map[int64]bool) interpreter.InterpretableD
 		id := i.ID()
 		var err error
 		if call, ok := i.(interpreter.InterpretableCall); ok {
-			if p, isPriced := prices[call.Function()]; !isPriced || p != (price{}) {
+			if known, isPriced := prices[call.Function()]; !isPriced || known != (price{}) {
 				i, err = newCall(call)
 			}
 		}
