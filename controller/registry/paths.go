@@ -31,27 +31,27 @@ type Paths struct {
 	Check selector.PathsCheck
 	// Version of the claims for which the paths are written, and the last of these that was served.
 	Version, served string
-	// Err is why the schema cannot be read. The check stays meanwhile: where it removes the reference, only another schema mends that.
+	// Err is why the schema cannot be read. The check of this revision and version stays meanwhile: where the API server removes the
+	// reference, only another schema mends that. One of other paths says nothing of these.
 	Err error
 }
 
 // ComparePaths of a registration with the schema of its claims. Every replica does that: whoever may write the status must not stop claims.
 func (r *Registration) ComparePaths(ctx context.Context, k *v1beta1.ClaimKind, kind *selector.ClaimKind) Paths {
-	before := r.claimKind(k.Name).paths
-	paths := Paths{Check: before.Check, Version: versionOf(ctx, r, k), served: before.served}
+	before, sameRevision := r.PathsOf(k)
+	paths := Paths{Version: versionOf(ctx, r, k), served: before.served}
 	found, err := r.LookUpClaims(ctx, k, "create")
-	if err != nil {
-		paths.Err = err
-		return paths
+	s := (*openapi.Schema)(nil)
+	if err == nil {
+		paths.Version, paths.served = found.Version, found.Version
+		s, err = r.schema(ctx, k.Resource(), found)
 	}
-	paths.Version, paths.served = found.Version, found.Version
-	s, err := r.schema(ctx, k.Resource(), found)
 	paths.Err = err
 	switch {
-	case errors.Is(err, openapi.ErrNoSchema):
-		paths.Check = selector.PathsCheck{}
 	case err == nil:
 		paths.Check = selector.CheckPaths(kind, s)
+	case sameRevision && before.Version == paths.Version && !errors.Is(err, openapi.ErrNoSchema):
+		paths.Check = before.Check
 	}
 	return paths
 }

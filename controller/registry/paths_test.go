@@ -73,6 +73,87 @@ func TestComparePaths(t *testing.T) {
 	assert.False(t, known, "We should not go by what the schema said of another registration.")
 }
 
+// TestChecksOfOtherRevisions changes a claim kind while nothing can be read of the schema of its claims.
+func TestChecksOfOtherRevisions(t *testing.T) {
+	const name, crdPath = "claims.example.org", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/claims.example.org"
+	const schema = `{"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"type":"object","required":["spec"],"properties":{"spec":` +
+		`{"type":"object","required":["ref"],"properties":{"ref":{"type":"object","required":["name","major"],"properties":` +
+		`{"name":{"type":"string"},"kind":{"type":"string","enum":["Other"]},"major":{"type":"integer"}}}}}}}}}]}}`
+	failures := map[string]func(answers map[string]any){
+		"Forbidden": func(a map[string]any) {
+			a[crdPath] = controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden)
+		},
+		"Unavailable": func(a map[string]any) {
+			a[crdPath] = controllertest.Failure(http.StatusInternalServerError, metav1.StatusReasonInternalError)
+		},
+		"Malformed": func(a map[string]any) { a[crdPath] = json.RawMessage(`[]`) },
+		"NotFound":  func(a map[string]any) { delete(a, "/apis/example.org"); delete(a, "/apis/example.org/v1") },
+		"NoAnswer": func(a map[string]any) {
+			a["/apis/example.org"] = controllertest.Failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+		},
+	}
+	changes := map[string]struct {
+		change func(*v1beta1.ClaimKind)
+		keeps  bool
+	}{
+		"Nothing":   {func(*v1beta1.ClaimKind) {}, true},
+		"Status":    {func(k *v1beta1.ClaimKind) { k.Status.Version = "v1" }, true},
+		"Path":      {func(k *v1beta1.ClaimKind) { k.Generation, k.Spec.Reference.Path = 2, ".spec.class" }, false},
+		"Form":      {func(k *v1beta1.ClaimKind) { k.Generation, k.Spec.Reference.Form = 2, v1beta1.LocalObjectReference }, false},
+		"Selector":  {func(k *v1beta1.ClaimKind) { k.Generation, k.Spec.Selector.Path = 2, ".spec.selector" }, false},
+		"SkipIfSet": {func(k *v1beta1.ClaimKind) { k.Generation, k.Spec.Claims.SkipIfSet = 2, nil }, false},
+		"Version":   {func(k *v1beta1.ClaimKind) { k.Generation, k.Spec.Claims.Version = 2, "v2" }, false},
+		"Created":   {func(k *v1beta1.ClaimKind) { k.UID = "again" }, false},
+	}
+	for failureName, fail := range failures {
+		for changeName, tc := range changes {
+			t.Run(failureName+"/"+changeName, func(t *testing.T) {
+				answers := map[string]any{
+					"/apis/example.org":    controllertest.APIGroup("v1"),
+					"/apis/example.org/v1": controllertest.APIResources(metav1.APIResource{Name: "claims", Kind: "Claim", Verbs: metav1.Verbs{"create"}}),
+					crdPath:                json.RawMessage(schema),
+				}
+				resolver, err := cluster.NewResolver(controllertest.NewAPIServer(t, answers))
+				require.NoError(t, err)
+				k := controllertest.NewClaimKind(name)
+				k.Generation = 1
+				k.Spec.Reference = v1beta1.Reference{
+					Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.KindReference, WhenEmpty: v1beta1.BindEmpty,
+				}
+				cache := &exchanged{}
+				r := newRegistration(cache, nil, resolver, nil)
+				check := func() (*selector.ClaimKind, Paths) {
+					cache.Store(&controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*k}})
+					_, err := r.reconcileClaimKind(t.Context(), name)
+					require.NoError(t, err)
+					paths, known := r.PathsOf(k)
+					require.True(t, known, "We should know for which revision the paths were compared.")
+					return r.Inventory.ClaimKind(name), paths
+				}
+				kind, before := check()
+				require.NoError(t, before.Err)
+				require.NotEmpty(t, before.Check.Required)
+				require.NotNil(t, kind.LacksCompany(1), "The schema requires what only the author can give.")
+				k = k.DeepCopy()
+				fail(answers)
+				tc.change(k)
+				kind, after := check()
+				require.Error(t, after.Err)
+				if tc.keeps {
+					assert.Equal(t, before.Check, after.Check, "We should keep what the schema said of this revision.")
+					return
+				}
+				assert.Zero(t, after.Check, "We should know nothing of what the schema says of the new registration.")
+				assert.Empty(t, kind.Lacks(1), "We should refuse no claim for a field of another path.")
+				assert.Nil(t, kind.LacksCompany(1), "We should refuse no claim for a field of another reference.")
+				assert.Nil(t, selector.NewView(kind, nil).Fault)
+				fresh := selector.NewClaimKind(k)
+				assert.Zero(t, r.ComparePaths(t.Context(), k, fresh).Check, "Nor should the warning at its admission.")
+			})
+		}
+	}
+}
+
 func TestLateBindingChanged(t *testing.T) {
 	kind := func(generation int64, late metav1.ConditionStatus) *v1beta1.ClaimKind {
 		k := controllertest.NewClaimKind("claims.example.org")

@@ -106,6 +106,10 @@ func TestTypeChecks(t *testing.T) {
 	k.UID = "b"
 	_, known = checks.of(k)
 	assert.False(t, known, "We should not take the findings of one that is deleted for those of another.")
+	checks.checked(k, registry.Types{Err: errors.New("timeout")})
+	found, known = checks.of(k)
+	assert.False(t, known, "Nor while no schema can be read.")
+	assert.Empty(t, found)
 }
 
 func TestDescribeClassExpressions(t *testing.T) {

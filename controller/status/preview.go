@@ -37,9 +37,6 @@ func (p *Preview) ClaimKind(ctx context.Context, k *v1beta1.ClaimKind) (problems
 	kind := selector.NewClaimKind(k, serving...)
 	problems = append(problems, unmet(expressionsValid(kind.InvalidExpressions(), nil))...)
 	paths := p.Registration.ComparePaths(ctx, k, kind)
-	if paths.Err != nil {
-		paths.Check = selector.PathsCheck{} // Of what is stored.
-	}
 	view, states := p.view(ctx, k, kind, serving)
 	problems = append(problems, conflicts(k, claimKinds)...)
 	if view.Fault != nil && view.Fault.Reason == v1beta1.ReasonUnknownValue {
