@@ -81,7 +81,7 @@ func Run(ctx context.Context, s Settings, out io.Writer) (err error) {
 	// The load shares its processors with what it measures, and allocates for each
 	// request. Without this, it would collect garbage dozens of times a second.
 	defer debug.SetGCPercent(debug.SetGCPercent(loadGCPercent))
-	r := &run{Settings: s, out: out, measured: map[string]float64{}}
+	r := &run{Settings: s, out: out, measured: map[string]measure{}}
 	defer func() { err = errors.Join(err, r.stop()) }()
 	if err := r.start(ctx); err != nil {
 		return err

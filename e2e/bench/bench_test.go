@@ -39,7 +39,7 @@ func TestBench(t *testing.T) {
 		require.ErrorContains(t, err, "classbind misses bounds: ")
 	}
 	for _, measure := range []string{"throughput", "p99", "create-1", "create-8", "policy-1", "policy-8", "reference-1", "storm"} {
-		assert.Regexp(t, `\n +`+measure+` +-?\d+\.\d{3} +(at least|at most|below) \S+ `, out.String(), "We should judge each measure.")
+		assert.Regexp(t, `\n +`+measure+` +-?\d+\.\d{3} +\d+\.\d{3} +(at least|at most|below) \S+ `, out.String(), "We should judge each measure.")
 	}
 }
 
@@ -51,10 +51,10 @@ func TestBounds(t *testing.T) {
 		"": 0, "throughput": 1.299, "p99": .901, "create-1": .031, "create-8": .031, "policy-1": .501, "policy-8": 1, "reference-1": .151,
 		"storm": math.NaN(),
 	} {
-		r := &run{out: io.Discard, measured: map[string]float64{name: value}}
+		r := &run{out: io.Discard, measured: map[string]measure{name: {value: value}}}
 		for other, met := range within {
 			if other != name {
-				r.measured[other] = met
+				r.measured[other] = measure{value: met}
 			}
 		}
 		err := r.judge()
@@ -67,6 +67,36 @@ func TestBounds(t *testing.T) {
 		require.ErrorContains(t, r.judge(), name+" is ", "We should want each measure in a run of all parts.")
 		r.Only = []string{"webhook"}
 		require.NoError(t, r.judge(), "We should judge only what was measured.")
+	}
+}
+
+// TestSpread measures a difference in rounds that noise moves by 0.1 either way.
+func TestSpread(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason  string
+		mean    float64
+		rounds  int
+		verdict string
+	}{
+		"Met":       {"We should allow what is within its bound.", .14, 16, "met"},
+		"Noise":     {"We should not let noise miss a bound.", .16, 16, "within the spread"},
+		"Missed":    {"We should find what is beyond its bound whatever the noise.", .25, 16, "MISSED"},
+		"FewRounds": {"We should give rounds that are too few no spread.", .16, measuredBlocks - 1, "MISSED"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			r := &run{out: &out, measured: map[string]measure{}}
+			r.Only = []string{"create"}
+			r.measure("reference-1", tc.rounds, func(from, to int) float64 {
+				if from == 0 && to == tc.rounds {
+					return tc.mean
+				}
+				return tc.mean + .1*float64(1-2*(from*measuredBlocks/tc.rounds%2))
+			})
+			err := r.judge()
+			assert.Contains(t, out.String(), tc.verdict, tc.reason)
+			assert.Equal(t, tc.verdict == "MISSED", err != nil, tc.reason)
+		})
 	}
 }
 

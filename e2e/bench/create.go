@@ -94,10 +94,14 @@ func (r *run) measureCreate(ctx context.Context) error {
 			rows = append(rows, fmt.Sprintf("%s|%d|%.2f|%.2f|%+.3f", s.Name, clients, s.Millis(.5), s.Millis(.99),
 				load.Shift(s.P50, base.P50)))
 		}
-		of := func(name string) string { return fmt.Sprintf("%s-%d", name, clients) }
-		r.measured[of("create")] = load.Shift(ours.P50, doNothing.P50) / free.Millis(.5)
-		r.measured[of("policy")] = load.Shift(byPolicy.P50, free.P50) / load.Shift(doNothing.P50, free.P50)
-		r.measured[of("reference")] = load.Shift(oursReferring.P50, freeReferring.P50)
+		shift := func(of, base *load.Sort, from, to int) float64 { return load.Shift(of.P50[from:to], base.P50[from:to]) }
+		for name, of := range map[string]func(from, to int) float64{
+			"create":    func(from, to int) float64 { return shift(ours, doNothing, from, to) / free.Millis(.5) },
+			"policy":    func(from, to int) float64 { return shift(byPolicy, free, from, to) / shift(doNothing, free, from, to) },
+			"reference": func(from, to int) float64 { return shift(oursReferring, freeReferring, from, to) },
+		} {
+			r.measure(fmt.Sprintf("%s-%d", name, clients), turns, of)
+		}
 	}
 	r.table(rows...)
 	return nil

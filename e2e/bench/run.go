@@ -32,7 +32,7 @@ type run struct {
 
 	out io.Writer
 	// measured is what bounds.yaml has bounds on, by name.
-	measured map[string]float64
+	measured map[string]measure
 
 	clientset *kubernetes.Clientset
 	// client of all of the kinds of this package.

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/classbind/classbind/e2e/controlplane/etcdclient"
-	"github.com/classbind/classbind/e2e/load"
 )
 
 const (
@@ -65,7 +64,7 @@ func (r *run) measureStorm(ctx context.Context) (err error) {
 	if err := r.compare(watching, what, quiet, elsewhere, here); err != nil {
 		return err
 	}
-	r.measured["storm"] = load.Ratio(here.rounds, elsewhere.rounds, p99Millis)
+	r.measureRatio("storm", here, elsewhere, p99Millis)
 	return nil
 }
 

@@ -19,8 +19,16 @@ func (r *run) measureWebhook(ctx context.Context) error {
 		return err
 	}
 	ratio := func(value func(round) float64) float64 { return load.Ratio(ours.rounds, doNothing.rounds, value) }
-	r.measured["throughput"], r.measured["p99"] = ratio(perSecond), ratio(p99Millis)
+	r.measureRatio("throughput", ours, doNothing, perSecond)
+	r.measureRatio("p99", ours, doNothing, p99Millis)
 	r.line("ratios of rounds side by side: requests/s %.2f, p50 %.2f, p99 %.2f, CPU %.2f",
 		ratio(perSecond), ratio(p50Millis), ratio(p99Millis), ratio(cpuMicros))
 	return nil
+}
+
+// measureRatio of the rounds of two contenders, side by side.
+func (r *run) measureRatio(name string, of, to *contender, value func(round) float64) {
+	r.measure(name, len(of.rounds), func(from, until int) float64 {
+		return load.Ratio(of.rounds[from:until], to.rounds[from:until], value)
+	})
 }

@@ -28,8 +28,9 @@ other things to do, too.
            classbind's kinds, and as many of others
 
 Progress goes to standard error, and tables to standard output. In the end, each
-bound of bounds.yaml stands beside what was measured. The command fails when a
-bound is not met.
+bound of bounds.yaml stands beside what was measured, and beside the spread: how
+far another run may be from this one by chance. The command fails when a measure
+is beyond its bound by more than its spread.
 `
 
 func main() {
