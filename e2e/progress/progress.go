@@ -5,26 +5,34 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/term"
 )
 
-// every is how often something that takes long says how far it is.
-const every = 3 * time.Second
-
-// During says that something is done, and every few seconds that it still is.
+// During reports that something is being done, and again and again that it still is.
 func During(w io.Writer, what string, do func() error) error {
 	_, _ = fmt.Fprintf(w, "%s\n", what)
 	start := time.Now()
-	defer Ticking(func() {
+	defer Ticking(w, func() {
 		_, _ = fmt.Fprintf(w, "  %s, %s\n", what, time.Since(start).Round(time.Second))
 	})()
 	return do()
 }
 
-// Ticking does something every few seconds until it is told to end.
-func Ticking(do func()) (end func()) {
-	tick, ended, done := time.NewTicker(every), make(chan struct{}), make(chan struct{})
+// every is how often what takes long reports that it goes on: to a person at a terminal often, and to a log seldom.
+func every(w io.Writer) time.Duration {
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return 3 * time.Second
+	}
+	return 30 * time.Second
+}
+
+// Ticking does something until it is told to end, as often as w wants to be written to.
+func Ticking(w io.Writer, do func()) (end func()) {
+	tick, ended, done := time.NewTicker(every(w)), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
 		for {

@@ -98,7 +98,7 @@ func (f *Fleet) race(parent context.Context, lanes []*lane, writers int, r *repo
 	}
 
 	r.start = time.Now()
-	endTicking := progress.Ticking(r.tick)
+	endTicking := progress.Ticking(f.cluster.progress, r.tick)
 	var number atomic.Int64
 	all, ctx := errgroup.WithContext(parent)
 	for _, l := range lanes {
