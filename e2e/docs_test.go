@@ -36,7 +36,7 @@ import (
 //   - <!-- test: pods -->: TestDocsInPods runs it, in a cluster with pods.
 //   - <!-- test: TestName -->: that test runs it. It finds the block with documented.
 //
-// docker does nothing. The files of a release are served from dist; install.yaml is what deploy is. A folder of this repository at a ref
+// docker and kind do nothing. The files of a release are served from dist; install.yaml is what deploy is. A folder of this repository at a ref
 // is that of the copy. In pods, the image of a release is $IMAGE.
 func TestDocs(t *testing.T) {
 	t.Parallel()

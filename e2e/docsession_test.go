@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -82,12 +81,17 @@ func docSessionWith(t *testing.T, kubeconfig string) *docSession {
 	if inPods() {
 		path = append(path, filepath.Join(filepath.Dir(podDeploy), "bin"))
 		require.NoError(t, os.CopyFS(filepath.Join(s.root, "deploy"), os.DirFS(podDeploy)))
+		deployment := filepath.Join(s.root, "deploy", "base", "deployment.yaml") // With the image that the nodes have.
+		manifest := strings.ReplaceAll(readText(t, deployment), "localhost/classbind:dev", s.image)
+		require.NoError(t, os.WriteFile(deployment, []byte(manifest), 0o600))
 	} else {
 		copyRepository(t, s.root)
 		binaries := must(assets.Dir(t.Context(), os.Stderr))(t)
 		path = append(path, filepath.Dir(command), binaries)
 	}
-	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "docker"), []byte("#!/bin/sh\n"), 0o700)) //nolint:gosec // It is to be executed.
+	for _, absent := range []string{"docker", "kind"} {
+		require.NoError(t, os.WriteFile(filepath.Join(s.dir, absent), []byte("#!/bin/sh\n"), 0o700)) //nolint:gosec // It is to be executed.
+	}
 	path = append(path, s.dir)
 	s.serveReleases(t)
 	s.start(t, []string{"KUBECONFIG=" + kubeconfig, "PATH=" + strings.Join(append(path, os.Getenv("PATH")), ":")})
@@ -114,9 +118,6 @@ func (s *docSession) serveReleases(t *testing.T) {
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
-		}
-		if s.image != "" { // The image that the nodes have.
-			out = bytes.ReplaceAll(out, []byte("localhost/classbind:dev"), []byte(s.image))
 		}
 		_, _ = w.Write(out)
 	}))
