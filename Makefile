@@ -177,7 +177,8 @@ publish: ## Push and sign the image of dist/, and create the release on GitHub: 
 # Run it alone, because it measures. ATTACK is one attack; without it, all run.
 .PHONY: hostile
 hostile: control-plane ## Attack classbind while honest claims are created: make hostile ATTACK=EmptyTerms
-	@$(E2E) go test -v -count=1 -timeout 1h -run '^TestHostile$$/$(ATTACK)' .
+	@$(if $(filter PageToken,$(ATTACK)),,$(E2E) go test -v -count=1 -timeout 1h -run '^TestHostile$$/$(ATTACK)' .)
+	@$(if $(filter-out PageToken,$(ATTACK)),,e2e/ui/chromium > /dev/null && $(UI) go test -v -count=1 -run '^TestPageToken$$' .)
 
 .PHONY: rate
 rate: control-plane ## Measure what a reservation of an enforced capacity costs

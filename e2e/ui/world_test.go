@@ -92,7 +92,7 @@ func (w *world) kubectl(t *testing.T, stdin string, args ...string) {
 	}, patience, time.Second)
 }
 
-var printed = regexp.MustCompile(`^http://\S+/\?token=\S+$`)
+var printed = regexp.MustCompile(`^http://127\.0\.0\.1:\d+/[A-Z2-7]{26}/$`)
 
 // ui is classbind ui as a process.
 type ui struct {
@@ -123,7 +123,4 @@ func startUI(t *testing.T, kubeconfig string) *ui {
 }
 
 // at is the URL of a path.
-func (u *ui) at(path string) string {
-	base, _, _ := strings.Cut(u.url, "/?token=")
-	return base + path
-}
+func (u *ui) at(path string) string { return strings.TrimSuffix(u.url, "/") + path }

@@ -3,6 +3,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -13,6 +14,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -104,7 +106,7 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 		MaxHeaderBytes: maxHeaderBytes, BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
-	_, _ = fmt.Fprintf(out, "http://%s/?token=%s\n", listener.Addr(), guard.token)
+	_, _ = fmt.Fprintf(out, "http://%s/%s/\n", listener.Addr(), guard.token)
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("cannot serve: %w", err)
 	}
@@ -123,6 +125,8 @@ var headers = map[string]string{
 	"X-Frame-Options":              "DENY",
 }
 
+// guard lets in requests whose path begins with the token, and takes it off: the links of the pages are relative. A browser sends a cookie
+// to every port of a host, whoever serves there. A path it sends to this port alone: the Referrer-Policy keeps it from other origins.
 type guard struct {
 	port, token string
 	// remote allows other addresses than loopback.
@@ -149,32 +153,24 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Another site asks for this page.", http.StatusForbidden)
 		return
 	}
-	name := "classbind-ui-" + g.port // Cookies are of a host, whatever the port.
-	if token := r.URL.Query().Get("token"); safe && g.knows(token) {
-		http.SetCookie(w, &http.Cookie{ //nolint:gosec // It cannot be Secure: the page has no TLS, and is served on loopback.
-			Name: name, Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		})
-		http.Redirect(w, r, "/", http.StatusSeeOther) // Never to a path of the request, which may name another host.
-		return
-	}
-	if cookie, err := r.Cookie(name); err != nil || !g.knows(cookie.Value) {
-		http.Error(w, "Open the URL that classbind ui printed. If you came by a link to it, reload this page.", http.StatusUnauthorized)
+	token, _, below := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	if !below || subtle.ConstantTimeCompare([]byte(token), []byte(g.token)) != 1 {
+		http.Error(w, "Open the URL that classbind ui printed.", http.StatusUnauthorized)
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
-	g.next.ServeHTTP(w, r)
-}
-
-func (g *guard) knows(token string) bool {
-	return subtle.ConstantTimeCompare([]byte(token), []byte(g.token)) == 1
+	http.StripPrefix("/"+token, g.next).ServeHTTP(w, r)
 }
 
 // serves reports whether a Host is ours. Of names, that is localhost alone: anybody can point another one here.
 func (g *guard) serves(host string) bool {
 	name, port, err := net.SplitHostPort(host)
-	if err != nil || port != g.port {
+	if err != nil { // Browsers leave out the port that http has by itself.
+		name, port, err = net.SplitHostPort(host + ":80")
+	}
+	if err != nil || cmp.Or(port, "80") != g.port {
 		return false
 	}
 	ip, err := netip.ParseAddr(name)
-	return name == "localhost" || err == nil && (g.remote || ip.IsLoopback())
+	return strings.EqualFold(name, "localhost") || err == nil && (g.remote || ip.IsLoopback())
 }

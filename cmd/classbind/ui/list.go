@@ -48,7 +48,7 @@ func newList[T any](u *url.URL, id, what string, all []T, text func(T) string) l
 			return ""
 		}
 		query.Set(at, strconv.Itoa(page))
-		return u.Path + "?" + query.Encode() + "#" + id
+		return "?" + query.Encode() + "#" + id
 	}
 	l.Previous, l.Next = link(page-1), link(page+1)
 	query.Del(at)

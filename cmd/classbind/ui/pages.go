@@ -54,7 +54,7 @@ var functions = template.FuncMap{
 	"width": func(share, largest float64) string {
 		return strconv.FormatFloat(100*share/max(largest, 1e-9), 'f', 2, 64)
 	},
-	"kindURL":    func(name string) string { return "/kind?" + url.Values{"name": {name}}.Encode() },
+	"kindURL":    func(name string) string { return "kind?" + url.Values{"name": {name}}.Encode() },
 	"claimURL":   claimURL,
 	"odds":       explain.Percentage,
 	"share":      func(o selector.Odds) float64 { return 100 * float64(o.Share) / float64(max(o.Total, 1)) },
@@ -72,7 +72,7 @@ func count(n any) string {
 }
 
 func claimURL(c claimName) string {
-	return "/claim?" + url.Values{"kind": {c.Kind}, "namespace": {c.Namespace}, "name": {c.Name}}.Encode()
+	return "claim?" + url.Values{"kind": {c.Kind}, "namespace": {c.Namespace}, "name": {c.Name}}.Encode()
 }
 
 type pages struct {

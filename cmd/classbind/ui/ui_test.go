@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -24,64 +25,62 @@ const hostile = "<img src=x onerror=alert(1)>"
 
 func TestGuard(t *testing.T) {
 	t.Parallel()
+	const ok, refused = http.StatusOK, http.StatusUnauthorized
 	for name, tc := range map[string]struct {
 		reason               string
 		method, host, target string
-		origin, cookie       string
+		header               http.Header
 		remote               bool
 		want                 int
 	}{
-		"with the cookie":    {reason: "We should let in who has the token.", cookie: "secret", want: http.StatusOK},
-		"IPv6":               {reason: "We should serve each loopback address.", host: "[::1]:8080", cookie: "secret", want: http.StatusOK},
-		"localhost":          {reason: "We should serve the name of loopback.", host: "localhost:8080", cookie: "secret", want: http.StatusOK},
-		"with the token":     {reason: "We should keep the token in a cookie, and not in the URL.", target: "/?token=secret", want: http.StatusSeeOther},
-		"without a token":    {reason: "We should refuse who does not know the token.", want: http.StatusUnauthorized},
-		"with another token": {reason: "We should refuse another token.", target: "/?token=other", want: http.StatusUnauthorized},
-		"another cookie":     {reason: "We should refuse another cookie.", cookie: "other", want: http.StatusUnauthorized},
-		"another name":       {reason: "We should refuse a name that somebody pointed here.", host: "evil.example:8080", cookie: "secret", want: http.StatusMisdirectedRequest},
-		"another port":       {reason: "We should refuse another port.", host: "127.0.0.1:80", cookie: "secret", want: http.StatusMisdirectedRequest},
-		"another address":    {reason: "We should serve loopback alone.", host: "192.0.2.1:8080", cookie: "secret", want: http.StatusMisdirectedRequest},
-		"remote":             {reason: "We should serve another address if that is allowed.", host: "192.0.2.1:8080", remote: true, cookie: "secret", want: http.StatusOK},
-		"another origin":     {reason: "We should refuse what another site asks for.", origin: "http://evil.example", cookie: "secret", want: http.StatusForbidden},
-		"null origin":        {reason: "We should refuse a page without an origin.", origin: "null", cookie: "secret", want: http.StatusForbidden},
-		"own origin":         {reason: "We should answer our own form.", method: http.MethodPost, origin: "http://127.0.0.1:8080", cookie: "secret", want: http.StatusOK},
-		"POST, no origin":    {reason: "We should refuse a form of nobody knows where.", method: http.MethodPost, cookie: "secret", want: http.StatusForbidden},
-		"token by POST":      {reason: "We should take a token from a link alone.", method: http.MethodPost, origin: "http://127.0.0.1:8080", target: "/?token=secret", want: http.StatusUnauthorized},
-		"PUT":                {reason: "We should refuse to write.", method: http.MethodPut, cookie: "secret", want: http.StatusMethodNotAllowed},
+		"with the token":     {reason: "We should let in who has the token.", want: ok},
+		"another name":       {reason: "We should refuse a name that somebody pointed here.", host: "evil.example:8080", want: http.StatusMisdirectedRequest},
+		"remote":             {reason: "We should serve another address if that is allowed.", host: "192.0.2.1:8080", remote: true, want: ok},
+		"without a token":    {reason: "We should refuse who does not know the token.", target: "/", want: refused},
+		"with another token": {reason: "We should refuse another token.", target: "/other/kind", want: refused},
+		"with more":          {reason: "We should refuse what begins with the token.", target: "/secrets/", want: refused},
+		"with a part":        {reason: "We should refuse a part of the token.", target: "/secre/", want: refused},
+		"after a slash":      {reason: "We should refuse another path.", target: "//secret/", want: refused},
+		"in the query":       {reason: "We should take the token in the path alone.", target: "/?token=secret", want: refused},
+		"as a cookie":        {reason: "We should take nothing that a browser sends to each port.", target: "/", header: http.Header{"Cookie": {"classbind-ui-8080=secret"}}, want: refused},
+		"as a password":      {reason: "We should take nothing that a browser sends by itself.", target: "/", header: http.Header{"Authorization": {"Bearer secret"}}, want: refused},
+		"another origin":     {reason: "We should refuse what another site asks for.", header: http.Header{"Origin": {"http://evil.example"}}, want: http.StatusForbidden},
+		"another port":       {reason: "We should refuse another site of this host.", header: http.Header{"Origin": {"http://127.0.0.1:8081"}}, want: http.StatusForbidden},
+		"null origin":        {reason: "We should refuse a page without an origin.", header: http.Header{"Origin": {"null"}}, want: http.StatusForbidden},
+		"own origin":         {reason: "We should answer our own form.", method: http.MethodPost, header: http.Header{"Origin": {"http://127.0.0.1:8080"}}, want: ok},
+		"POST, no origin":    {reason: "We should refuse a form of nobody knows where.", method: http.MethodPost, want: http.StatusForbidden},
+		"POST, no token":     {reason: "We should refuse a form without the token.", method: http.MethodPost, target: "/", header: http.Header{"Origin": {"http://127.0.0.1:8080"}}, want: refused},
+		"PUT":                {reason: "We should refuse to write.", method: http.MethodPut, want: http.StatusMethodNotAllowed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			served := false
-			g := &guard{port: "8080", token: "secret", remote: tc.remote, next: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = true })}
-			r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
-			if tc.target != "" {
-				r.URL, _ = url.Parse(tc.target)
-			}
-			if tc.method != "" {
-				r.Method = tc.method
-			}
-			if r.Host = "127.0.0.1:8080"; tc.host != "" {
-				r.Host = tc.host
-			}
-			if tc.origin != "" {
-				r.Header.Set("Origin", tc.origin)
-			}
-			if tc.cookie != "" {
-				r.AddCookie(&http.Cookie{Name: "classbind-ui-8080", Value: tc.cookie}) //nolint:gosec // A request has no attributes.
+			seen := ""
+			g := &guard{port: "8080", token: "secret", remote: tc.remote, next: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r.URL.Path })}
+			r := httptest.NewRequestWithContext(t.Context(), cmp.Or(tc.method, "GET"), "http://"+cmp.Or(tc.host, "127.0.0.1:8080")+cmp.Or(tc.target, "/secret/kind"), nil)
+			if tc.header != nil {
+				r.Header = tc.header
 			}
 			w := httptest.NewRecorder()
 			g.ServeHTTP(w, r)
 			assert.Equal(t, tc.want, w.Code, tc.reason)
-			assert.Equal(t, tc.want == http.StatusOK, served, tc.reason)
+			assert.Equal(t, tc.want == ok, seen == "/kind", tc.reason)
 			for name, value := range headers {
 				assert.Equal(t, value, w.Header().Get(name), "Every answer should have our headers.")
 			}
-			if tc.want == http.StatusSeeOther {
-				cookie := w.Result().Cookies()[0]
-				assert.True(t, cookie.HttpOnly && cookie.SameSite == http.SameSiteStrictMode, tc.reason)
-				assert.Equal(t, "/", w.Header().Get("Location"), tc.reason)
-			}
+			assert.Empty(t, w.Result().Cookies(), "We should set no cookie, which other ports of this host get.")
 		})
+	}
+	hosts := map[string]bool{ // with a loopback address or name
+		"127.0.0.1": true, "127.1.2.3": true, "[::1]": true, "localhost": true, "LOCALHOST": true, "[::ffff:127.0.0.1]": true,
+		"192.0.2.1": false, "evil.example": false, "localhost.evil.example": false, "127.0.0.1.evil.example": false, "": false, "::1": false, "[::1": false,
+	}
+	for _, port := range []string{"80", "8080", "443"} {
+		for _, suffix := range []string{"", ":", ":80", ":8080", ":443", ":080", ":80:80", ":x"} {
+			ours := suffix == ":"+port || port == "80" && (suffix == "" || suffix == ":")
+			for host, loopback := range hosts {
+				assert.Equal(t, ours && loopback, (&guard{port: port}).serves(host+suffix), "a browser's Host %q for port %s", host+suffix, port)
+			}
+		}
 	}
 }
 
@@ -156,7 +155,7 @@ func TestList(t *testing.T) {
 	l := newList(u, "rows", "rows", all, text)
 	assert.Equal(t, []int{101, 120, 120}, []int{l.First, l.Last, l.Found})
 	assert.Empty(t, l.Next)
-	assert.Equal(t, "/kind?name=x&other-search=y&rows-page=2#rows", l.Previous)
+	assert.Equal(t, "?name=x&other-search=y&rows-page=2#rows", l.Previous)
 	for query, want := range map[string]int{"rows-search=row-11": 11, "rows-search=A+119": 1, "rows-search=none": 0, "rows-page=-1": 50, "rows-page=x": 50, "rows-page=99": 20} {
 		u.RawQuery = query
 		l := newList(u, "rows", "rows", all, text)

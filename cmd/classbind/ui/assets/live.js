@@ -29,7 +29,7 @@ function listen() {
   source?.close();
   source = undefined;
   if (document.hidden || !("live" in main().dataset)) return;
-  source = new EventSource("/events?version=" + main().dataset.version);
+  source = new EventSource("events?version=" + main().dataset.version);
   source.onopen = () => offline(false);
   source.onerror = () => offline(true);
   source.onmessage = () => update().catch(() => offline(true));
