@@ -191,11 +191,31 @@ func (e *Expression) evalError(in *Input, err error) error {
 	if long := (*tooLongError)(nil); errors.As(err, &long) {
 		return errors.New(e.describe(in, long))
 	}
-	text := err.Error()
+	return &failure{e, in.Related, err}
+}
+
+// failure is the error of an evaluation. What it says is made where somebody reads it: it may go through a long text, and one expression
+// may fail for thousands of classes.
+type failure struct {
+	of      *Expression
+	related map[string]any
+	err     error
+}
+
+func (f *failure) Error() string { return f.read().Error() }
+
+// Is implements errors.Is. It reads nothing to compare with ErrBudget, as the judge of each class does.
+func (f *failure) Is(target error) bool { return target == ErrAbsent && errors.Is(f.read(), ErrAbsent) }
+
+// As implements errors.As.
+func (f *failure) As(target any) bool { return errors.As(f.read(), target) }
+
+func (f *failure) read() error {
+	text, e := f.err.Error(), f.of
 	name, isKey := strings.CutPrefix(text, "no such key: ")
 	if isKey {
 		isName := func(p fields.Path) bool { return p[0] == name }
-		if _, present := in.Related[name]; !present && slices.ContainsFunc(e.looks[Related], isName) {
+		if _, present := f.related[name]; !present && slices.ContainsFunc(e.looks[Related], isName) {
 			return &absentError{name}
 		}
 		if e.names(name) {

@@ -1,18 +1,23 @@
 package expression
 
 import (
+	"cmp"
 	"fmt"
 	"regexp/syntax"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/decls"
 	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
+	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
@@ -45,7 +50,10 @@ var dispatcher = sync.OnceValue(func() interpreter.Dispatcher {
 func newProgram(tree *ast.AST) (*program, error) {
 	e := env()
 	p := &program{}
-	ranges, steps := p.price(tree)
+	ranges, steps, err := p.price(tree)
+	if err != nil {
+		return nil, err
+	}
 	attributes := interpreter.NewAttributeFactory(e.Container, e.CELTypeAdapter(), e.CELTypeProvider())
 	plan, err := interpreter.NewInterpreter(dispatcher(), e.Container, e.CELTypeProvider(), e.CELTypeAdapter(), attributes).
 		NewInterpretable(tree, interpreter.Optimize(), interpreter.CustomDecoratorV2(p.meter(ranges, steps)))
@@ -58,7 +66,7 @@ func newProgram(tree *ast.AST) (*program, error) {
 
 // price the parts of an expression that are not calls, and return the ids of what comprehensions
 // go through, and of their steps. A turn costs as much as that of the comprehension with the longest.
-func (p *program) price(tree *ast.AST) (ranges, steps map[int64]bool) {
+func (p *program) price(tree *ast.AST) (ranges, steps map[int64]bool, err error) {
 	ranges, steps = map[int64]bool{}, map[int64]bool{}
 	costs := map[int64]uint64{} // by the comprehension each of whose turns pays, 0 without one
 	walk(tree, func(e ast.NavigableExpr) {
@@ -71,6 +79,10 @@ func (p *program) price(tree *ast.AST) (ranges, steps map[int64]bool) {
 		case ast.ComprehensionKind:
 			fold := e.AsComprehension()
 			ranges[fold.IterRange().ID()], steps[fold.LoopStep().ID()] = true, true
+		case ast.CallKind:
+			if reference := tree.ReferenceMap()[e.ID()]; reference != nil && err == nil {
+				err = knowPrices(e.AsCall().FunctionName(), reference.OverloadIDs)
+			}
 		default: // It costs no more than its parts.
 		}
 		costs[loopOf(e)] += cost
@@ -80,7 +92,7 @@ func (p *program) price(tree *ast.AST) (ranges, steps map[int64]bool) {
 	for _, turn := range costs {
 		p.turn = max(p.turn, turn)
 	}
-	return ranges, steps
+	return ranges, steps, err
 }
 
 // loopOf returns the ID of the innermost comprehension that evaluates an expression in each turn, 0 if there is none.
@@ -179,8 +191,8 @@ func (p *program) meter(ranges, steps map[int64]bool) interpreter.InterpretableD
 		id := i.ID()
 		var err error
 		if call, ok := i.(interpreter.InterpretableCall); ok {
-			if known, isPriced := prices[call.Function()]; !isPriced || known != (price{}) {
-				i, err = newCall(call)
+			if of := prices()[cmp.Or(call.OverloadID(), call.Function())]; of.measure != nil {
+				i, err = newCall(call, of)
 			}
 		}
 		if ranges[id] {
@@ -220,7 +232,7 @@ func newRange(i interpreter.InterpretableV2) interpreter.InterpretableV2 {
 }
 
 // newCall pays before it calls a function.
-func newCall(call interpreter.InterpretableCall) (interpreter.InterpretableV2, error) {
+func newCall(call interpreter.InterpretableCall, p price) (interpreter.InterpretableV2, error) {
 	args := call.Args()
 	if name := call.Function(); len(args) == 2 && (name == "or" || name == "orValue") {
 		return newOptionalOr(call, args[0], args[1]), nil
@@ -236,7 +248,7 @@ func newCall(call interpreter.InterpretableCall) (interpreter.InterpretableV2, e
 			return newMatch(r, call, string(pattern))
 		}
 	}
-	c := &meteredCall{InterpretableCall: call, args: args}
+	c := &meteredCall{InterpretableCall: call, args: args, price: p}
 	var ok bool
 	if c.function, ok = dispatcher().FindOverload(call.OverloadID()); !ok {
 		c.function, _ = dispatcher().FindOverload(call.Function())
@@ -247,7 +259,8 @@ func newCall(call interpreter.InterpretableCall) (interpreter.InterpretableV2, e
 type meteredCall struct {
 	interpreter.InterpretableCall
 
-	args []interpreter.InterpretableV2
+	args  []interpreter.InterpretableV2
+	price price
 	// function is nil for one that the first argument has itself, as == and !=.
 	function *functions.Overload
 }
@@ -263,7 +276,7 @@ func (c *meteredCall) exec(frame *interpreter.ExecutionFrame) ref.Val {
 		}
 	}
 	a := activationOf(frame)
-	a.take(cost(c.Function(), values, a.left))
+	a.take(c.price.cost(values, a.left))
 	return types.LabelErrNode(c.ID(), c.invoke(values))
 }
 
@@ -367,24 +380,123 @@ const (
 	mapOrderCost = 8
 )
 
-// price of a function whose calls cost more than what they go through.
+// price of an overload. Its measure says how much a call goes through, and is nil for one that takes the same time whatever its values are:
+// nodeCost pays for that.
 type price struct {
-	// each call costs at least so much, and so many times what it goes through. Both are 0 where all values take the same time.
+	// each call costs at least so much, and so many times what it goes through.
 	each, times uint64
+	measure     func(args []ref.Val, limit uint64) uint64
 }
 
-var prices = map[string]price{
-	operators.LogicalNot: {}, operators.Negate: {}, operators.NotStrictlyFalse: {}, operators.Subtract: {}, operators.Multiply: {},
-	operators.Divide: {}, operators.Modulo: {}, "size": {}, "type": {}, "dyn": {}, "double": {}, "uint": {},
+// priced has the price of every overload that an expression may call: TestPrices measures each. One without does not compile.
+var priced = []struct {
+	price
+
+	overloads string
+}{
+	{price{}, `logical_not logical_and logical_or conditional not_strictly_false __not_strictly_false__ negate_double negate_int64
+		modulo_int64 modulo_uint64 multiply_double multiply_int64 multiply_uint64 divide_double divide_int64 divide_uint64
+		subtract_double subtract_duration_duration subtract_int64 subtract_timestamp_duration subtract_timestamp_timestamp
+		subtract_uint64 select_optional_field list_optindex_optional_int optional_list_optindex_optional_int
+		map_optindex_optional_value optional_map_optindex_optional_value index_list index_map optional_list_index_int
+		optional_map_index_value to_dyn type double_to_double int64_to_double uint64_to_double uint64_to_uint64 double_to_uint64
+		int64_to_uint64 bytes_size size_bytes list_size size_list map_size size_map optional_none format.byte format.date
+		format.datetime format.dns1035Label format.dns1035LabelPrefix format.dns1123Label format.dns1123LabelPrefix
+		format.dns1123Subdomain format.dns1123SubdomainPrefix format.labelValue format.qualifiedName format.uri format.uuid`},
+	{price{0, 1, added}, `add_bytes add_double add_duration_duration add_duration_timestamp add_timestamp_duration add_int64 add_list
+		add_string add_uint64`},
+	{price{0, 1, searched}, "in_list in_map"},
+	{price{0, 1, compared}, "equals not_equals"},
+	{price{0, 1, total}, `bool_to_bool string_to_bool bytes_to_bytes string_to_bytes string_char_at_int contains_string
+		starts_with_string ends_with_string matches matches_string string_find_string string_find_all_string
+		string_find_all_string_int string_substring_int string_substring_int_int string_trim list_first list_last
+		optional_hasValue optional_value optional_or_optional optional_orValue_value optional_of optional_ofNonZeroValue
+		optional_unwrap optional_unwrapOpt size_string string_size format-named ip_family ip_is_global_unicast
+		ip_is_link_local_multicast ip_is_link_local_unicast ip_is_loopback ip_is_unspecified cidr_masked cidr_prefix_length
+		quantity_add quantity_add_int quantity_sub quantity_sub_int quantity_compare_to quantity_is_greater_than quantity_is_less_than
+		quantity_get_float quantity_get_int quantity_is_integer quantity_sign url_get_escaped_path url_get_host url_get_hostname
+		url_get_port url_get_query url_get_scheme authorizer_fieldselector authorizer_group authorizer_labelselector authorizer_path
+		authorizer_serviceaccount decision_allowed decision_error decision_errored decision_reason groupcheck_resource pathcheck_check
+		resourcecheck_check resourcecheck_name resourcecheck_namespace resourcecheck_subresource`},
 	// They make strings, or lists of them, or go through each byte.
-	"format": {1, 10}, "join": {1, 3}, "lowerAscii": {1, 3}, "replace": {1, 3}, "split": {1, 10},
-	"string": {1, 10}, "upperAscii": {1, 3}, "validate": {10, 10},
+	{price{1, 10, total}, `string_format string_split_string string_split_string_int string_to_string bool_to_string bytes_to_string
+		double_to_string duration_to_string int64_to_string timestamp_to_string uint64_to_string ip_to_string cidr_to_string`},
+	{price{1, 3, total}, "string_lower_ascii string_upper_ascii strings_quote ip_is_canonical is_cidr is_ip"},
+	{price{1, 3, product}, "list_join list_join_string string_replace_string_string string_replace_string_string_int"},
+	{price{10, 10, total}, "format-validate"},
 	// They parse.
-	"cidr": {10, 10}, "containsCIDR": {10, 10}, "containsIP": {10, 10}, "duration": {5, 10}, "int": {10, 1}, "ip": {10, 10},
-	"isURL": {10, 10}, "quantity": {30, 1}, "timestamp": {5, 10}, "url": {10, 10},
-	"sets.contains": {1, 2}, "sets.equivalent": {1, 4}, "sets.intersects": {1, 2},
+	{price{10, 10, total}, `string_to_cidr cidr_contains_cidr cidr_contains_cidr_string cidr_contains_ip_ip cidr_contains_ip_string
+		string_to_ip cidr_ip is_url_string string_to_url`},
+	{price{5, 10, total}, "duration_to_duration string_to_duration timestamp_to_timestamp int64_to_timestamp string_to_timestamp"},
+	{price{10, 1, total}, `int64_to_int64 double_to_int64 duration_to_int64 string_to_int64 timestamp_to_int64 uint64_to_int64
+		string_to_double string_to_uint64`},
+	{price{30, 1, total}, "string_to_quantity is_quantity_string"},
 	// They look at each element as a value of CEL.
-	"indexOf": {1, 2}, "isSorted": {1, 3}, "lastIndexOf": {1, 2}, "max": {1, 2}, "min": {1, 2}, "sum": {1, 3},
+	{price{1, 2, product}, `list_sets_contains_list list_sets_intersects_list list_a_index_of_int string_index_of_string
+		string_index_of_string_int list_a_last_index_of_int string_last_index_of_string string_last_index_of_string_int`},
+	{price{1, 4, product}, "list_sets_equivalent_list"},
+	{price{1, 3, total}, `list_bool_is_sorted_bool list_bytes_is_sorted_bool list_double_is_sorted_bool list_duration_is_sorted_bool
+		list_int_is_sorted_bool list_string_is_sorted_bool list_timestamp_is_sorted_bool list_uint_is_sorted_bool
+		list_double_sum_double list_duration_sum_duration list_int_sum_int list_uint_sum_uint`},
+	{price{1, 2, total}, `list_bool_max_bool list_bytes_max_bytes list_double_max_double list_duration_max_duration list_int_max_int
+		list_string_max_string list_timestamp_max_timestamp list_uint_max_uint list_bool_min_bool list_bytes_min_bytes
+		list_double_min_double list_duration_min_duration list_int_min_int list_string_min_string list_timestamp_min_timestamp
+		list_uint_min_uint`},
+	{price{0, 1, zoned}, `timestamp_to_day_of_month timestamp_to_day_of_month_with_tz timestamp_to_day_of_month_1_based
+		timestamp_to_day_of_month_1_based_with_tz timestamp_to_day_of_week timestamp_to_day_of_week_with_tz timestamp_to_day_of_year
+		timestamp_to_day_of_year_with_tz timestamp_to_hours timestamp_to_hours_with_tz duration_to_hours timestamp_to_milliseconds
+		timestamp_to_milliseconds_with_tz duration_to_milliseconds timestamp_to_minutes timestamp_to_minutes_with_tz
+		duration_to_minutes timestamp_to_month timestamp_to_month_with_tz timestamp_to_seconds timestamp_to_seconds_tz
+		duration_to_seconds timestamp_to_year timestamp_to_year_with_tz`},
+}
+
+// ordered are the operands of overloads of < and the like.
+const ordered = `bool bytes double double_int64 double_uint64 duration int64 int64_double int64_uint64 string timestamp uint64 uint64_double
+	uint64_int64`
+
+// prices by overload, and by function what one of its overloads costs that are not known before the call.
+var prices = sync.OnceValue(func() map[string]price {
+	all := map[string]price{}
+	for _, p := range priced {
+		for id := range strings.FieldsSeq(p.overloads) {
+			all[id] = p.price
+		}
+	}
+	for _, operator := range []string{"less_", "less_equals_", "greater_", "greater_equals_"} {
+		for operands := range strings.FieldsSeq(ordered) {
+			all[operator+operands] = price{0, 1, total}
+		}
+	}
+	addFunctions(all, env().Functions())
+	return all
+})
+
+// addFunctions that have a price for each of their overloads.
+func addFunctions(prices map[string]price, of map[string]*decls.FunctionDecl) {
+	for name, f := range of {
+		highest, isPriced := price{}, true
+		for _, o := range f.OverloadDecls() {
+			p, ok := prices[o.ID()]
+			isPriced = isPriced && ok
+			highest.each, highest.times = max(highest.each, p.each), max(highest.times, p.times)
+			if p.measure != nil {
+				highest.measure = p.measure
+			}
+		}
+		if isPriced {
+			prices[name] = highest
+		}
+	}
+}
+
+// knowPrices is an error where a call may be of an overload without a price.
+func knowPrices(function string, overloads []string) error {
+	for _, id := range slices.Concat(overloads, []string{function}) {
+		if _, ok := prices()[id]; !ok {
+			return fmt.Errorf("%s must not be used here: what it costs is not known", function)
+		}
+	}
+	return nil
 }
 
 const (
@@ -397,35 +509,52 @@ const (
 )
 
 // cost of a call, at most a little more than limit.
-func cost(function string, args []ref.Val, limit uint64) uint64 {
-	n := uint64(1)
-	switch function {
-	case operators.Add:
-		if _, isList := args[0].(traits.Lister); isList {
-			return concatCost // It refers to both.
-		}
-		n = total(args, limit)
-	case operators.In:
-		if _, isMap := args[1].(traits.Mapper); !isMap {
-			n = units(args[1], limit)
-		}
-	case operators.Equals, operators.NotEquals:
-		if n = shorter(args[0], args[1], limit); args[0].Type().HasTrait(traits.ContainerType) {
-			n *= equalElements
-		}
-	case "indexOf", "lastIndexOf", "replace", "join", "sets.contains", "sets.equivalent", "sets.intersects":
-		for _, arg := range args {
-			n *= units(arg, limit) // One goes through the next.
-		}
-	default:
-		if n = total(args, limit); len(args) == 2 && args[0].Type() == types.TimestampType && args[1].Type() == types.StringType {
-			n += zoneCost + bytesPerUnit*units(args[1], limit)
-		}
+func (p price) cost(args []ref.Val, limit uint64) uint64 {
+	return p.each + p.times*p.measure(args, limit)
+}
+
+// added is what + goes through.
+func added(args []ref.Val, limit uint64) uint64 {
+	if _, isList := args[0].(traits.Lister); isList {
+		return concatCost // It refers to both.
 	}
-	if p, ok := prices[function]; ok {
-		return p.each + p.times*n
+	return total(args, limit)
+}
+
+// searched is what the operator in goes through: a map is not.
+func searched(args []ref.Val, limit uint64) uint64 {
+	if _, isMap := args[1].(traits.Mapper); isMap {
+		return 1
+	}
+	return units(args[1], limit)
+}
+
+func compared(args []ref.Val, limit uint64) uint64 {
+	n := shorter(args[0], args[1], limit)
+	switch args[0].(type) {
+	case types.String, types.Bytes:
+		return n
+	}
+	if n > 1 {
+		n *= equalElements
 	}
 	return n
+}
+
+// product is for functions that go through one argument for each part of the next.
+func product(args []ref.Val, limit uint64) uint64 {
+	n := uint64(1)
+	for _, arg := range args {
+		n *= units(arg, limit)
+	}
+	return n
+}
+
+func zoned(args []ref.Val, limit uint64) uint64 {
+	if len(args) == 1 {
+		return 1
+	}
+	return zoneCost + bytesPerUnit*units(args[1], limit)
 }
 
 // shorter returns the units of the shorter of two values, and does not go through much more.
@@ -465,6 +594,12 @@ func units(value any, limit uint64) uint64 {
 				break
 			}
 			n += units(child, limit-n)
+		}
+	case apiservercel.URL:
+		n += uint64(len(v.Host)+len(v.Path)+len(v.RawPath)+len(v.RawQuery)+len(v.Fragment)) / bytesPerUnit
+	case *types.Optional:
+		if v.HasValue() {
+			n += units(v.GetValue(), limit)
 		}
 	case *content:
 		return units(v.fields, limit)

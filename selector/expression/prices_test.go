@@ -1,0 +1,338 @@
+package expression
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/decls"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/fuzztest/cost"
+)
+
+// longTexts are the strings that functions take the longest to go through, each as long as a field may be, and some that they accept.
+func longTexts() []string {
+	long := func(prefix, part string) string {
+		return prefix + strings.Repeat(part, (v1beta1.MaxExpressionValueBytes-100)/len(part))
+	}
+	return []string{
+		long("", "a"), long("", "1"), long("", "0"), long("0.", "3"), long("1e", "9"), long("", "ä"), long("", "\xff"), long("", "%41"), long("", " "), long("", "A"), long("", `"`),
+		long("https://e.org?", "a=b&"), long("https://e.org/", "%41"), long("https://e.org/", "ä"), long("", "1h"), long("2024-02-03T04:05:06.", "7") + "Z", long("", "a."),
+		"", "abc", "1.5", "12345", "2024-02-03T04:05:06.789Z", "1h2m3.5s", "10.0.0.1", "2001:db8::/32", "Europe/Paris", strings.Repeat("9", 60), "dns1123Label", "%s",
+	}
+}
+
+// longestOf a type are values for which functions may take the longest. Nothing is constructed for types that no expression can get.
+func longestOf(t *testing.T, is *cel.Type) (all []ref.Val) {
+	made := func(call string) ref.Val {
+		in := &Input{Claim: map[string]any{"query": longTexts()[11], "path": longTexts()[12]}}
+		v, err := compiledIn(t, env(), call, nil).eval(in)
+		require.NoError(t, err, call)
+		return v
+	}
+	list := func(of ref.Val, n int) ref.Val {
+		values := make([]any, n)
+		for i := range values {
+			values[i] = of
+		}
+		return adapter{}.NativeToValue(values)
+	}
+	switch is.Kind() {
+	case types.StringKind:
+		for _, text := range longTexts() {
+			all = append(all, types.String(text))
+		}
+	case types.BytesKind:
+		for _, text := range longTexts()[:7] {
+			all = append(all, types.Bytes(text))
+		}
+	case types.BoolKind:
+		all = append(all, types.True)
+	case types.IntKind:
+		all = append(all, types.Int(1), types.Int(0), types.Int(-1), types.Int(math.MaxInt64), types.Int(8000))
+	case types.UintKind:
+		all = append(all, types.Uint(math.MaxUint64))
+	case types.DoubleKind:
+		all = append(all, types.Double(math.MaxFloat64), types.Double(math.SmallestNonzeroFloat64), types.Double(math.NaN()), types.Double(0.5))
+	case types.DurationKind:
+		all = append(all, made("duration('2562047h47m16.854775807s')"))
+	case types.TimestampKind:
+		all = append(all, made("timestamp('2024-02-03T04:05:06.789Z')"))
+	case types.ListKind:
+		for _, of := range longestOf(t, is.Parameters()[0]) {
+			n := v1beta1.MaxExpressionElements
+			if text, isText := of.Value().(string); isText && len(text) > 100 {
+				of = types.String(text[:14])
+			} else if isText && text == "" {
+				all = append(all, list(types.String(longTexts()[0]), 1))
+			}
+			if b, isBytes := of.(types.Bytes); isBytes {
+				of = b[:14]
+			}
+			all = append(all, list(of, n))
+		}
+		if len(all) > 8 {
+			all = all[len(all)-8:]
+		}
+	case types.MapKind:
+		entries := map[string]any{longTexts()[0][:10_000]: nil}
+		for i := range 980 {
+			entries[fmt.Sprint("key", i)] = int64(i)
+		}
+		all = append(all, adapter{}.NativeToValue(entries), adapter{}.NativeToValue(map[string]any{"": longTexts()[5]}))
+	case types.DynKind, types.TypeParamKind:
+		for _, of := range []*cel.Type{cel.StringType, cel.BytesType, cel.IntType, cel.ListType(cel.StringType), cel.ListType(cel.IntType), cel.MapType(cel.StringType, cel.DynType)} {
+			values := longestOf(t, of)
+			all = append(all, values[:min(len(values), 6)]...)
+		}
+		all = append(all, types.NullValue, made("url(claim.query)"), made("optional.of(claim.query)"))
+	case types.OpaqueKind:
+		if is.TypeName() == "optional_type" {
+			for _, of := range longestOf(t, is.Parameters()[0]) {
+				all = append(all, types.OptionalOf(of))
+			}
+			return append(all, types.OptionalNone)
+		}
+		return append(all, opaques(made)[is.TypeName()]...)
+	default:
+	}
+	return all
+}
+
+// opaques are the values of Kubernetes' own types, none of those that are made of an authorizer.
+func opaques(made func(string) ref.Val) map[string][]ref.Val {
+	all := map[string][]ref.Val{
+		"kubernetes.URL": {made("url(claim.query)"), made("url(claim.path)")}, "net.IP": {made("ip('2001:db8::1')")}, "net.CIDR": {made("cidr('2001:db8::/32')")},
+		"kubernetes.Quantity":                 {made("quantity('" + strings.Repeat("9", 60) + ".5')"), made("quantity('1Ei')")},
+		"kubernetes.authorization.Authorizer": nil, "kubernetes.authorization.PathCheck": nil, "kubernetes.authorization.ResourceCheck": nil,
+		"kubernetes.authorization.GroupCheck": nil, "kubernetes.authorization.Decision": nil,
+	}
+	for name, f := range env().Functions() {
+		if o := f.OverloadDecls()[0]; o.ResultType().TypeName() == "kubernetes.NamedFormat" {
+			all["kubernetes.NamedFormat"] = append(all["kubernetes.NamedFormat"], made(name+"()"))
+		}
+	}
+	return all
+}
+
+// testProgram is of an expression of any environment, in which arguments are fields of the claim.
+type testProgram struct {
+	*program
+	text string
+}
+
+func (p testProgram) eval(in *Input) (ref.Val, error) {
+	v, _, err := p.program.eval(in, plenty)
+	return v, err
+}
+
+// compiledIn an environment, with the parameters as fields of the claim that have their types.
+func compiledIn(t *testing.T, in *cel.Env, text string, params []*cel.Type) testProgram {
+	options := make([]cel.EnvOption, len(params))
+	for i, is := range params {
+		options[i] = cel.Variable(fmt.Sprint("arg", i), is)
+	}
+	extended, err := in.Extend(options...)
+	require.NoError(t, err)
+	checked, issues := extended.Compile(text)
+	require.NoError(t, issues.Err(), text)
+	tree := checked.NativeRep()
+	last := ast.MaxID(tree)
+	walk(tree, func(e ast.NavigableExpr) {
+		if e.Kind() == ast.IdentKind && strings.HasPrefix(e.AsIdent(), "arg") {
+			last++
+			delete(tree.ReferenceMap(), e.ID())
+			factory := ast.NewExprFactory()
+			e.SetKindCase(factory.NewSelect(e.ID(), factory.NewIdent(last, Claim), e.AsIdent()))
+		}
+	})
+	p, err := newProgram(tree)
+	require.NoError(t, err, text)
+	return testProgram{p, text}
+}
+
+// callOf an overload, as an expression has it.
+func callOf(function string, o *decls.OverloadDecl) string {
+	args := make([]string, len(o.ArgTypes()))
+	for i := range args {
+		args[i] = fmt.Sprint("arg", i)
+	}
+	symbol := strings.ReplaceAll(function, "_", "")
+	switch {
+	case function == operators.Conditional:
+		return "(arg0 ? arg1 : arg2)"
+	case function == operators.Index:
+		return "arg0[arg1]"
+	case function == operators.OptIndex:
+		return "arg0[?arg1]"
+	case function == operators.OptSelect:
+		return "arg0.?a"
+	case function == operators.In:
+		return "(arg0 in arg1)"
+	case !strings.HasPrefix(function, "_") && o.IsMemberFunction():
+		return args[0] + "." + function + "(" + strings.Join(args[1:], ", ") + ")"
+	case len(args) == 1 && strings.ContainsAny(symbol, "!-"):
+		return "(" + symbol + "arg0)"
+	case len(args) == 2 && strings.HasPrefix(function, "_"):
+		return "(arg0 " + symbol + " arg1)"
+	default:
+		return function + "(" + strings.Join(args, ", ") + ")"
+	}
+}
+
+// unwritable are functions that no expression can name: how the macros say them, and former names.
+var unwritable = []string{operators.NotStrictlyFalse, "__not_strictly_false__", "_in_", "in"}
+
+// excess of the CPU of a program over what it pays, and both. What is dear is repeated by a loop of the program itself.
+func excess(p testProgram, args []ref.Val) (times float64, took time.Duration, spent uint64) {
+	fields := map[string]any{"times": make([]any, 1)}
+	for i, v := range args {
+		fields[fmt.Sprint("arg", i)] = v
+	}
+	in := &Input{Claim: fields}
+	_, spent, _ = p.program.eval(in, maxCost)
+	const enough = 4000
+	fields["times"] = make([]any, min(max(enough/spent, 1), v1beta1.MaxExpressionElements))
+	_, spent, _ = p.program.eval(in, maxCost)
+	paid := float64(50 * spent)
+	took = cost.LeastCPU(time.Duration(slack*paid), func() { _, _, _ = p.program.eval(in, maxCost) })
+	return float64(took) / paid, took, spent
+}
+
+// slack is by how much a unit may be exceeded on a machine that does other things, too.
+const slack = 2.5
+
+// TestPrices calls every overload of the environment with the longest values of its types, and of any types.
+func TestPrices(t *testing.T) {
+	overloads, most, dearest := 0, 0.0, ""
+	for function, f := range env().Functions() {
+		if slices.Contains(unwritable, function) {
+			continue
+		}
+		for i, o := range f.OverloadDecls() {
+			overloads++
+			kinds := 2
+			if testing.Short() && i > 0 {
+				kinds = 1 // The price of the function is the same for each of its overloads.
+			}
+			for _, dynamic := range []bool{false, true}[:kinds] {
+				if times, call := highestPrice(t, function, o, dynamic); times > most {
+					most, dearest = times, call
+				}
+			}
+		}
+	}
+	t.Logf("%d overloads cost at most %.0f ns a unit: %s", overloads, 50*most, dearest)
+}
+
+// highestPrice is how many times 50 ns a unit of an overload is worth.
+func highestPrice(t *testing.T, function string, o *decls.OverloadDecl, dynamic bool) (worst float64, said string) {
+	params := slices.Clone(o.ArgTypes())
+	values := make([][]ref.Val, len(params))
+	call := callOf(function, o)
+	for i, is := range params {
+		if values[i] = longestOf(t, is); len(values[i]) == 0 {
+			values[i] = []ref.Val{types.String(longTexts()[0])} // No expression has a value of this type.
+			dynamic = true
+		}
+		if i > 0 && len(values[i]) > 12 {
+			values[i] = slices.Concat(values[i][:6], values[i][len(values[i])-6:])
+		}
+		if is.Kind() == types.TypeParamKind || is.Kind() == types.ListKind || is.Kind() == types.MapKind {
+			params[i] = cel.DynType
+		}
+	}
+	if dynamic {
+		for i := range params {
+			params[i] = cel.DynType
+		}
+	}
+	for i := range params {
+		if part := constantOf(function, i); part != "" {
+			call = strings.ReplaceAll(call, fmt.Sprint("arg", i), part)
+			values[i] = values[i][:1]
+		}
+	}
+	p := compiledIn(t, env(), "claim.times.all(t, optional.of("+call+").hasValue() || true)", params)
+	eachOf(values, func(args []ref.Val) {
+		if times, took, spent := excess(p, args); times > worst {
+			worst, said = times, fmt.Sprintf("%s took %v for %d units of %.60q", call, took, spent, fmt.Sprint(args))
+		}
+	})
+	assert.LessOrEqual(t, worst, slack, "%s (dynamic: %v) should pay for what it does: %s", o.ID(), dynamic, said)
+	return worst, said
+}
+
+// constantOf is what stands for an argument that must be a constant.
+func constantOf(function string, i int) string {
+	switch {
+	case i == 1 && slices.Contains([]string{"matches", "find", "findAll"}, function):
+		return "'(a|b|ab)*c'"
+	case function == "format" && i == 0:
+		return "'%s%s'"
+	case function == "join" && i == 1, function == "replace" && i == 2:
+		return "'bcd'"
+	}
+	return ""
+}
+
+// eachOf the combinations of values.
+func eachOf(values [][]ref.Val, do func([]ref.Val)) {
+	args := make([]ref.Val, len(values))
+	var choose func(int)
+	choose = func(i int) {
+		if i == len(values) {
+			do(args)
+			return
+		}
+		for _, v := range values[i] {
+			args[i] = v
+			choose(i + 1)
+		}
+	}
+	choose(0)
+}
+
+// TestUnpriced has no expression compile that may call an overload without a price.
+func TestUnpriced(t *testing.T) {
+	nothing := func(...ref.Val) ref.Val { return types.True }
+	extended, err := env().Extend(
+		cel.Function("free", cel.Overload("free_lunch", []*cel.Type{cel.StringType}, cel.BoolType, cel.FunctionBinding(nothing))),
+		cel.Function("size", cel.Overload("size_free", []*cel.Type{cel.BoolType}, cel.IntType)))
+	require.NoError(t, err)
+	for text, want := range map[string]string{
+		"free('a')":                 "free must not be used here: what it costs is not known",
+		"size(true)":                "size must not be used here: what it costs is not known",
+		"size('a')":                 "",
+		"true || 'a'.contains('b')": "",
+	} {
+		checked, issues := extended.Compile(text)
+		require.NoError(t, issues.Err(), text)
+		_, err := newProgram(checked.NativeRep())
+		if want == "" {
+			require.NoError(t, err, text)
+			continue
+		}
+		require.EqualError(t, err, want, text)
+	}
+	unpriced := map[string]price{}
+	addFunctions(unpriced, env().Functions())
+	assert.Empty(t, unpriced, "We should give no function a price whose overloads have none.")
+	for name, f := range env().Functions() {
+		assert.Contains(t, prices(), name)
+		for _, o := range f.OverloadDecls() {
+			assert.Contains(t, prices(), o.ID(), "We should measure what a new overload costs: %s", name)
+		}
+	}
+}
