@@ -13,6 +13,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -80,6 +81,9 @@ func (b *Binder) review(ctx context.Context, v *verdict) (_ *admissionv1.Admissi
 	}
 	if request.Operation == admissionv1.Update {
 		return restored(v)
+	}
+	if len(content.IsPathSegmentName(request.Name)) > 0 {
+		return untouched("MalformedName"), nil // The API server refuses it, after the mutating webhooks.
 	}
 	object, err := view.Kind.DecodeValid(request.Object.Raw)
 	if err != nil {

@@ -17,11 +17,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
@@ -222,8 +224,12 @@ func (w *world) decide(c fuzzedClaim) result {
 	if c.which&generated != 0 {
 		name = ""
 	}
-	if len(valid(c.namespace)) > v1beta1.MaxNameBytes || len(valid(name)) > v1beta1.MaxNameBytes {
+	namespace := valid(c.namespace)
+	switch {
+	case namespace != "" && len(validation.IsDNS1123Label(namespace)) > 0, len(valid(name)) > v1beta1.MaxNameBytes:
 		return result{refused: true} // No API server sends such a name.
+	case len(content.IsPathSegmentName(valid(name))) > 0:
+		return result{} // The API server refuses it.
 	}
 	var object struct {
 		Metadata struct{ Annotations map[string]string }

@@ -10,10 +10,12 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	kjson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fields"
@@ -86,16 +88,47 @@ func decodeReview(body []byte) (request *admissionv1.AdmissionRequest, user []by
 		Object: runtime.RawExtension{Raw: r.Object.in(body)}, OldObject: runtime.RawExtension{Raw: r.OldObject.in(body)},
 	}
 	requested := cmp.Or(r.RequestResource, &metav1.GroupVersionResource{})
-	for _, text := range []string{
+	for _, word := range []string{
 		string(r.UID), r.Kind.Group, r.Kind.Version, r.Kind.Kind, r.Resource.Group, r.Resource.Version, r.Resource.Resource, r.SubResource,
-		r.Name, r.Namespace, string(r.Operation), requested.Group, requested.Version, requested.Resource,
+		string(r.Operation), requested.Group, requested.Version, requested.Resource,
 	} {
-		if len(text) > v1beta1.MaxNameBytes {
-			return nil, nil, malformed("request: has a name of more than %d bytes", v1beta1.MaxNameBytes)
+		if !isWord(word) {
+			return nil, nil, malformed("request: has %q where an API server has a word of at most %d letters, digits, dots and dashes",
+				truncate.String(word, v1beta1.MaxShownBytes), v1beta1.MaxNameBytes)
 		}
+	}
+	switch {
+	case len(r.Name) > v1beta1.MaxNameBytes:
+		return nil, nil, malformed("request.name: has more than %d bytes", v1beta1.MaxNameBytes)
+	case r.Operation != admissionv1.Create && len(content.IsPathSegmentName(r.Name)) > 0: // The API server has yet to see a new one.
+		return nil, nil, malformed("request.name: no object is named %q", truncate.String(r.Name, v1beta1.MaxShownBytes))
+	case !isNamespace(r.Namespace):
+		return nil, nil, malformed("request.namespace: no namespace is named %q", truncate.String(r.Namespace, v1beta1.MaxShownBytes))
 	}
 	return request, r.UserInfo.in(body), nil
 }
+
+// isWord reports whether a string can be a uid, an operation, or a part of what identifies a resource. It goes into URLs.
+func isWord(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; !isLowerOrDigit(c) && (c < 'A' || c > 'Z') && c != '-' && c != '.' && c != '_' {
+			return false
+		}
+	}
+	return len(s) <= v1beta1.MaxNameBytes && s != "." && s != ".."
+}
+
+// isNamespace reports whether a string is a DNS label, or empty. Package validation would take as long as a decision: it has a pattern.
+func isNamespace(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; !isLowerOrDigit(c) && (c != '-' || i == 0 || i == len(s)-1) {
+			return false
+		}
+	}
+	return len(s) <= validation.DNS1123LabelMaxLength
+}
+
+func isLowerOrDigit(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
 
 // answerCapacity is more than the bytes of most answers.
 const answerCapacity = 768

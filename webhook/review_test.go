@@ -30,6 +30,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
@@ -284,8 +285,11 @@ func TestLargestReview(t *testing.T) {
 
 func TestReviewersTextsAreLimited(t *testing.T) {
 	h := &Handler{Review: admit}
-	for _, field := range []string{`"uid":%s`, `"name":%s`, `"namespace":%s`, `"operation":%s`, `"subResource":%s`, `"kind":{"kind":%s}`, `"resource":{"group":%s}`} {
-		for n, want := range map[int]int{v1beta1.MaxNameBytes: http.StatusOK, v1beta1.MaxNameBytes + 1: http.StatusBadRequest, 1 << 20: http.StatusBadRequest} {
+	for field, longest := range map[string]int{
+		`"uid":%s`: v1beta1.MaxNameBytes, `"name":%s`: v1beta1.MaxNameBytes, `"namespace":%s`: validation.DNS1123LabelMaxLength, `"operation":%s`: v1beta1.MaxNameBytes,
+		`"subResource":%s`: v1beta1.MaxNameBytes, `"kind":{"kind":%s}`: v1beta1.MaxNameBytes, `"resource":{"group":%s}`: v1beta1.MaxNameBytes,
+	} {
+		for n, want := range map[int]int{longest: http.StatusOK, longest + 1: http.StatusBadRequest, 1 << 20: http.StatusBadRequest} {
 			for _, letter := range []string{"a", `\u0061`} {
 				text := fmt.Sprintf(field, `"`+strings.Repeat(letter, n)+`"`)
 				w := posted(h, strings.Replace(goodReview, `}}`, `,`+text+`}}`, 1))
@@ -295,6 +299,21 @@ func TestReviewersTextsAreLimited(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestNamesOfReviews has what API servers send, and what they never do. TestReviewsAreNotBelieved has more of the latter.
+func TestNamesOfReviews(t *testing.T) {
+	for text, want := range map[string]int{
+		`"name":"system:node-proxier"`: 200, `"name":"a,b"`: 200, `"name":""`: 200, `"namespace":""`: 200, `"namespace":"kube-system"`: 200,
+		`"operation":"CREATE","name":"a/b"`: 200, `"operation":"CONNECT"`: 200, `"subResource":"status"`: 200,
+		`"kind":{"group":"","version":"v1","kind":"Pod"}`: 200, `"resource":{"group":"a.b-c.io","version":"v1alpha1","resource":"sql_instances"}`: 200,
+		`"operation":"UPDATE","name":"a/b"`: 400, `"name":".."`: 400, `"name":"%2f"`: 400, `"namespace":"a,b"`: 400, `"namespace":"-"`: 400, `"namespace":"A"`: 400,
+		`"namespace":"a."`: 400, `"subResource":"a/b"`: 400, `"operation":"\n"`: 400, `"uid":"é"`: 400, `"kind":{"kind":"a b"}`: 400,
+		`"resource":{"group":".."}`: 400, `"requestResource":{"version":"a,b"}`: 400,
+	} {
+		w := posted(&Handler{Review: admit}, strings.Replace(goodReview, `}}`, `,`+text+`}}`, 1))
+		assert.Equal(t, want, w.Code, "We should answer %s as is right: %s", text, w.Body)
 	}
 }
 

@@ -159,7 +159,8 @@ func (e *elements) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
 
 // Get returns a claim as it is now, nil if there is none. It reads a list of one, because classbind may list claims already.
 func (c Client) Get(ctx context.Context, of schema.GroupVersionResource, namespace, name string) (claim []byte, err error) {
-	_, err = c.Page(ctx, of, namespace, metav1.ListOptions{FieldSelector: "metadata.name=" + name}, func(raw []byte) error {
+	one := metav1.SingleObject(metav1.ObjectMeta{Name: name}) // It escapes the name.
+	_, err = c.Page(ctx, of, namespace, one, func(raw []byte) error {
 		claim = append([]byte(nil), raw...)
 		return nil
 	})

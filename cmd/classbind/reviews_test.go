@@ -1,0 +1,374 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	webhookserver "sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/access"
+	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/webhook"
+)
+
+// askedAPI is an API server that records what it is asked. It has the namespaces and the gold classes that it is asked for, and no Lease.
+type askedAPI struct {
+	mu    sync.Mutex
+	asked []*url.URL
+}
+
+// RoundTrip answers a request.
+func (a *askedAPI) RoundTrip(r *http.Request) (*http.Response, error) {
+	a.mu.Lock()
+	a.asked = append(a.asked, r.URL)
+	a.mu.Unlock()
+	code, answer := http.StatusOK, ""
+	name := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+	header := http.Header{"Content-Type": {"application/json"}}
+	switch {
+	case strings.HasSuffix(name, "accessreviews"):
+		code, answer = http.StatusCreated, `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{"allowed":true}}`
+	case r.Method == http.MethodPost || r.Method == http.MethodPut:
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		header["Content-Type"] = r.Header["Content-Type"] // It may be protobuf.
+		code, answer = http.StatusCreated, string(body)
+	case r.URL.Path == "/apis/example.org":
+		answer = asJSON(controllertest.APIGroup("v1"))
+	case r.URL.Path == "/apis/example.org/v1":
+		all := metav1.Verbs{"get", "list", "watch", "patch"}
+		answer = asJSON(controllertest.APIResources(
+			metav1.APIResource{Name: "golds", Kind: "Gold", Namespaced: true, Verbs: all}, metav1.APIResource{Name: "claims", Kind: "Claim", Namespaced: true, Verbs: all}))
+	case name == "golds":
+		answer = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadataList","metadata":{"resourceVersion":"7"},"items":[]}`
+	case strings.Contains(r.URL.Path, "/golds/") && name != "new" || strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/"):
+		answer = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{"uid":"u-1","resourceVersion":"7","namespace":"team","name":` + asJSON(name) + `}}`
+	default:
+		code, answer = http.StatusNotFound, asJSON(controllertest.Failure(http.StatusNotFound, metav1.StatusReasonNotFound))
+	}
+	return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(strings.NewReader(answer)), Request: r}, nil
+}
+
+// take returns what was asked since the last call.
+func (a *askedAPI) take() []*url.URL {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	asked := a.asked
+	a.asked = nil
+	return asked
+}
+
+// post a review to a webhook.
+func post(t *testing.T, mgr *unstarted, path string, review any) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(asJSON(review)))
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	mgr.registered.mux.ServeHTTP(w, r)
+	return w
+}
+
+func asJSON(object any) string {
+	text, _ := json.Marshal(object) // The objects of this file have strings, numbers, lists and maps.
+	return string(text)
+}
+
+// unstarted is a manager that only has what the webhooks are put together with.
+type unstarted struct {
+	ctrl.Manager
+	registered registered
+
+	cached *controllertest.Cached
+	live   client.Reader
+}
+
+// registered are the webhooks of a server that is not started.
+type registered struct {
+	webhookserver.Server
+
+	mux   *http.ServeMux
+	paths []string
+}
+
+func (m *unstarted) GetClient() client.Client               { return m.cached }
+func (m *unstarted) GetAPIReader() client.Reader            { return m.live }
+func (m *unstarted) GetWebhookServer() webhookserver.Server { return &m.registered }
+
+// Register a handler.
+func (m *registered) Register(path string, handler http.Handler) {
+	m.paths = append(m.paths, path)
+	m.mux.Handle(path, handler)
+}
+
+// newWebhooks returns the webhooks of the command, which know a gold class and ask the API server for what they do not know.
+func newWebhooks(t *testing.T, api http.RoundTripper, log logr.Logger) (*server, *unstarted) {
+	t.Helper()
+	claimKind := controllertest.NewClaimKind("claims.example.org")
+	claimKind.Spec.Selector.Path = ".spec.classSelector"
+	claimKind.Spec.Reference.Explicit = v1beta1.CheckExplicit
+	claimKind.Spec.Classes.Use = &v1beta1.Use{Subject: v1beta1.UseByRequester}
+	claimKind.Spec.Classes.Namespaces.From = v1beta1.FromSameAsClaim
+	classKind := v1beta1.ClassKind{
+		ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"},
+		Spec: v1beta1.ClassKindSpec{
+			ClaimKinds: controllertest.Links("claims.example.org"), OnDelete: v1beta1.WarnOfDeletion,
+			Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"},
+		},
+	}
+	scheme := runtime.NewScheme()
+	require.NoError(t, clientgoscheme.AddToScheme(scheme))
+	require.NoError(t, v1beta1.AddToScheme(scheme))
+	config := &rest.Config{Host: "http://api", Transport: api, QPS: -1}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(v1beta1.GroupVersion.WithKind("ClaimKind"), meta.RESTScopeRoot)
+	mapper.Add(v1beta1.GroupVersion.WithKind("ClassKind"), meta.RESTScopeRoot)
+	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, meta.RESTScopeRoot)
+	live, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
+	require.NoError(t, err)
+	cached := &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*claimKind}, ClassKinds: []v1beta1.ClassKind{classKind}}
+	mgr := &unstarted{cached: cached, live: live, registered: registered{mux: http.NewServeMux()}}
+	s := &server{
+		options: &options{namespace: "classbind-system", inFlightWindow: time.Minute}, cluster: config, mgr: mgr, log: log,
+		drain: newDrain(t.Context(), 0), clients: &clients{}, history: &history{},
+	}
+	s.registration, err = registry.NewRegistration(config, cached, live)
+	require.NoError(t, err)
+	authorization, err := authorizationclient.NewForConfig(config)
+	require.NoError(t, err)
+	s.reviews = access.NewReviews(authorization.SubjectAccessReviews())
+	s.decider = &selector.Decider{
+		Gates: []selector.Gate{s.reviews.Gate()}, Live: s.registration.Live, Class: s.registration.NamedClass,
+		Related: s.registration.RelatedObject, Deadline: webhook.WithDeadline, Fresh: rand.Uint64, Now: time.Now,
+	}
+	s.claims, err = latebinding.NewClaims(s.registration, cached, config, s.options.namespace, 1<<20)
+	require.NoError(t, err)
+	s.metrics = webhook.NewMetrics(s.registration.Inventory.Snapshot)
+	require.NoError(t, s.addWebhooks())
+
+	golds := inventory.NewClassKind(&classKind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, true, claimKind)
+	known := golds.NewClass(&metav1.ObjectMeta{Namespace: "team", Name: "known", Labels: map[string]string{"tier": "known"}}, nil)
+	s.registration.Inventory.SetClaimKind(selector.NewClaimKind(claimKind, &classKind))
+	s.registration.Inventory.SetClasses(inventory.NewClasses(golds, []*inventory.Class{known}))
+	s.registration.Inventory.Open()
+	return s, mgr
+}
+
+// filled has a string, or something else, in each field of a type.
+func filled(of reflect.Type) any {
+	switch of.Kind() {
+	case reflect.Pointer:
+		return filled(of.Elem())
+	case reflect.Slice:
+		return []any{filled(of.Elem())}
+	case reflect.Map:
+		return map[string]any{"key": filled(of.Elem())}
+	case reflect.String:
+		return "a"
+	case reflect.Struct:
+		if of == reflect.TypeFor[metav1.Time]() {
+			return "2026-01-01T00:00:00Z"
+		}
+		all := map[string]any{}
+		for _, f := range reflect.VisibleFields(of) {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" && len(f.Index) == 1 {
+				all[name] = filled(f.Type)
+			}
+		}
+		return all
+	default:
+		return true
+	}
+}
+
+// leaves are the strings of a document, each by the keys and indices that lead to it. An empty one at the end is a key of that map.
+func leaves(document any, at ...any) (all [][]any) {
+	switch d := document.(type) {
+	case map[string]any:
+		all = append(all, append(slices.Clone(at), ""))
+		for key, value := range d {
+			all = append(all, leaves(value, append(slices.Clone(at), key)...)...)
+		}
+	case []any:
+		for _, value := range d[:min(len(d), 1)] {
+			all = append(all, leaves(value, append(slices.Clone(at), 0)...)...)
+		}
+	case string:
+		all = append(all, at)
+	}
+	return all
+}
+
+// with is a copy of a document that has a value at a leaf, and what leads to it.
+func with(document any, value string, at ...any) any {
+	if len(at) == 0 {
+		return value
+	}
+	key, isKey := at[0].(string)
+	if !isKey {
+		var first any
+		if list, ok := document.([]any); ok && len(list) > 0 {
+			first = list[0]
+		}
+		return []any{with(first, value, at[1:]...)}
+	}
+	was, _ := document.(map[string]any)
+	object := map[string]any{}
+	maps.Copy(object, was)
+	if key == "" {
+		key = value
+	}
+	object[key] = with(was[key], value, at[1:]...)
+	return object
+}
+
+// hostile values each have a mark by which they are found in requests.
+const mark = "hstl"
+
+var hostile = []string{
+	mark + ",x", mark + "=x", mark + "\\,x", "../../../" + mark, "../" + mark, mark + "/../../version", "/" + mark, mark + "/", mark + "\nx", mark + "\x00x",
+	mark + "%2fx", mark + "?x=y", mark + "#x", mark + "&x=y", mark + "\u202ex", mark + strings.Repeat("x", 1<<10), mark + " in (x)", "!" + mark,
+}
+
+// escaped reports whether a hostile value got out of its place in a request. Authors may write any label selector.
+func escaped(asked *url.URL, value string) bool {
+	whole := func(s string) bool { return !strings.Contains(s, mark) || strings.Contains(s, value) }
+	isWhole := path.Clean(asked.Path) == asked.Path
+	for segment := range strings.SplitSeq(asked.EscapedPath(), "/") {
+		s, err := url.PathUnescape(segment)
+		isWhole = isWhole && err == nil && whole(s)
+	}
+	query, err := url.ParseQuery(asked.RawQuery)
+	field, fieldErr := fields.ParseSelector(query.Get("fieldSelector"))
+	for _, r := range field.Requirements() {
+		isWhole = isWhole && whole(r.Value) && !strings.Contains(r.Field, mark)
+	}
+	_, labelErr := labels.Parse(query.Get("labelSelector"))
+	query.Del("fieldSelector")
+	query.Del("labelSelector")
+	return !isWhole || errors.Join(err, fieldErr, labelErr) != nil || strings.Contains(query.Encode(), mark)
+}
+
+// TestReviewsAreNotBelieved sends each handler each field of a review, and of the objects in it, with hostile values.
+func TestReviewsAreNotBelieved(t *testing.T) {
+	synctest.Test(t, reviewsAreNotBelieved) // A review may wait for what never comes.
+}
+
+func reviewsAreNotBelieved(t *testing.T) {
+	api := &askedAPI{}
+	_, mgr := newWebhooks(t, api, logr.Discard())
+	metadata := filled(reflect.TypeFor[metav1.ObjectMeta]())
+	object := func(name, namespace string, annotations, rest map[string]any) map[string]any {
+		o := map[string]any{"metadata": map[string]any{"name": name, "uid": "u-1", "resourceVersion": "7", "annotations": annotations}}
+		if namespace != "" {
+			o["metadata"].(map[string]any)["namespace"] = namespace
+		}
+		maps.Copy(o, rest)
+		return o
+	}
+	request := func(operation admissionv1.Operation, group, resource, namespace string, object, oldObject any) map[string]any {
+		gvr := map[string]any{"group": group, "version": "v1", "resource": resource}
+		return map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": map[string]any{
+			"uid": "5e1f", "kind": map[string]any{"group": group, "version": "v1", "kind": "Any"}, "resource": gvr, "requestResource": gvr,
+			"name": "a", "namespace": namespace, "operation": string(operation), "object": object, "oldObject": oldObject,
+			"userInfo": map[string]any{"username": "alice", "groups": []any{"devs"}},
+		}}
+	}
+	const group = "example.org"
+	none := map[string]any{}
+	asks := map[string]any{"spec": map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}}}}
+	names := map[string]any{"spec": map[string]any{"classRef": map[string]any{"apiVersion": "example.org/v1", "kind": "Gold", "namespace": "team", "name": "unknown"}}}
+	aDefault := object("new", "team", map[string]any{"default": "true"}, nil)
+	newClaimKind := object("others.example.org", "", none, map[string]any{"spec": map[string]any{
+		"claims":    map[string]any{"resource": "claims.example.org", "version": "v1"},
+		"reference": map[string]any{"path": ".spec.classRef"}, "whenUnmatched": "BindLater", "classes": map[string]any{"kinds": []any{map[string]any{"name": "golds.example.org"}}},
+	}})
+	newClassKind := object("golds.example.org", "", none, map[string]any{"spec": map[string]any{"claimKinds": []any{map[string]any{"name": "others.example.org"}}}})
+	registrations := v1beta1.GroupVersion.Group
+	bases := map[string][]map[string]any{
+		webhook.BindPattern:      {request(admissionv1.Create, group, "claims", "team", object("a", "team", none, asks), nil)},
+		webhook.CheckPattern:     {request(admissionv1.Create, group, "claims", "team", object("a", "team", none, names), nil), request(admissionv1.Update, group, "claims", "team", object("a", "team", none, names), object("a", "team", none, none))},
+		v1beta1.GuardPath:        {request(admissionv1.Create, group, "golds", "team", aDefault, nil), request(admissionv1.Update, group, "golds", "team", aDefault, object("new", "team", none, nil))},
+		v1beta1.DeletionPath:     {request(admissionv1.Delete, group, "golds", "team", nil, object("known", "team", none, nil))},
+		v1beta1.RegistrationPath: {request(admissionv1.Create, registrations, "claimkinds", "", newClaimKind, nil), request(admissionv1.Update, registrations, "classkinds", "", newClassKind, newClassKind)},
+	}
+	specs := map[string]any{"claimkinds": filled(reflect.TypeFor[v1beta1.ClaimKind]()), "classkinds": filled(reflect.TypeFor[v1beta1.ClassKind]())}
+
+	sent, reached := 0, 0
+	send := func(path string, review any, value string) (code, asked int) {
+		api.take()
+		w := post(t, mgr, path, review)
+		urls := api.take()
+		for _, u := range urls {
+			assert.False(t, escaped(u, value), "%q escapes in what %s asks for: %s", value, path, u)
+		}
+		assert.Less(t, w.Code, http.StatusInternalServerError, "%s should not fail with %q: %s", path, value, w.Body)
+		sent, reached = sent+1, reached+len(urls)
+		return w.Code, len(urls)
+	}
+	for _, pattern := range mgr.registered.paths {
+		require.NotEmpty(t, bases[pattern], "What does an API server send to %s?", pattern)
+		at, all := strings.Replace(pattern, "{name}", "claims.example.org", 1), 0
+		for _, base := range bases[pattern] {
+			code, asked := send(at, base, mark)
+			require.Equal(t, http.StatusOK, code, "%s should answer what an API server sends.", pattern)
+			all += asked
+			resource := base["request"].(map[string]any)["resource"].(map[string]any)["resource"].(string)
+			seen := map[string]bool{}
+			for _, l := range slices.Concat(leaves(base), leaves(filled(reflect.TypeFor[admissionv1.AdmissionRequest]()), "request"),
+				leaves(metadata, "request", "object", "metadata"), leaves(metadata, "request", "oldObject", "metadata"),
+				leaves(specs[resource], "request", "object")) {
+				if seen[fmt.Sprint(l)] {
+					continue
+				}
+				seen[fmt.Sprint(l)] = true
+				for _, value := range hostile {
+					send(at, with(base, value, l...), value)
+				}
+			}
+			for _, value := range hostile {
+				send(strings.Replace(pattern, "{name}", url.PathEscape(value), 1), base, value)
+			}
+		}
+		if pattern != v1beta1.DeletionPath { // It answers from memory.
+			assert.Positive(t, all, "%s should ask the API server, or this test sees nothing.", pattern)
+		}
+	}
+	t.Logf("%d reviews, %d requests", sent, reached)
+}
