@@ -73,7 +73,7 @@ func (d *lazyDeadline) checkNamed(claimant subject, object map[string]any) (*Ref
 	}
 	for _, p := range places {
 		if c := p.classes.Find(p.namespace, to.Name); c != nil {
-			known, err := v.refuses(claimant, c)
+			known, err := d.refuses(claimant, c)
 			if err != nil || known == nil || d.Class == nil {
 				return known, err
 			}
@@ -89,7 +89,7 @@ func (d *lazyDeadline) checkNamed(claimant subject, object map[string]any) (*Ref
 			return nil, err
 		}
 		if c != nil {
-			return v.refuses(claimant, c)
+			return d.refuses(claimant, c)
 		}
 	}
 	namesKind := refused.Reason == reasonNotFound && v.Kind.Form.NamesKind == claim.GroupAndKind
@@ -135,12 +135,12 @@ func (d *Decider) Enforced(
 }
 
 // refuses says why a claim may not name a class, nil if it may. The error is that of waiting for a turn.
-func (v *View) refuses(claim subject, c *inventory.Class) (*Refused, error) {
+func (d *lazyDeadline) refuses(claim subject, c *inventory.Class) (*Refused, error) {
 	refused := func(reason, text string, err error) (*Refused, error) {
 		drop := newDrop(c, reason, text, err)
 		return &Refused{c.String(), drop.Reason, drop.Text}, nil
 	}
-	kind := v.Kind
+	kind := claim.view.Kind
 	if by, _, err := kind.Unmet(c); by != nil {
 		return refused(by.Name, by.Text, err)
 	}
@@ -154,7 +154,7 @@ func (v *View) refuses(claim subject, c *inventory.Class) (*Refused, error) {
 		}
 	}
 	if kind.judges() {
-		i, err := kind.judge(claim, c)
+		i, err := kind.judgeInTurn(claim, c, d.turn)
 		if claim.facts.err != nil {
 			return nil, claim.facts.err
 		}

@@ -102,38 +102,48 @@ type Gate struct {
 	Admits func(context.Context, Mode, *View, claim.Claim, *inventory.Class) (bool, error)
 }
 
-// Decide on a claim. It returns an error only for a faulty registration, which is a *inventory.Fault, or an unanswered read.
-func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode Mode) (decision Decision, err error) {
+// Decide on a claim. It returns an error only for a faulty registration, which is a *inventory.Fault, or an unanswered read. The decision
+// is dead data: what is said of it later evaluates nothing, and asks nobody.
+func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode Mode) (Decision, error) {
+	decision, _, err := d.decide(ctx, view, in, mode)
+	return decision, err
+}
+
+// decide also returns the facts, nil for a claim without expressions.
+func (d *Decider) decide(ctx context.Context, view *View, in claim.Intake, mode Mode) (decision Decision, facts *facts, err error) {
 	decision.View, decision.Claim = view, in
 	if view.Fault != nil {
-		return decision, view.Fault
+		return decision, nil, view.Fault
 	}
 	if !decision.Drawn() {
-		return decision, nil
+		return decision, nil, nil
 	}
 	deadline := lazyDeadline{Decider: d, ctx: ctx, namespace: in.Namespace}
 	defer deadline.end()
-	decision.Claim, decision.facts, err = deadline.resolve(view, in, mode) //nolint:contextcheck // It is in deadline.
+	decision.Claim, facts, err = deadline.resolve(view, in, mode) //nolint:contextcheck // It is in deadline.
 	if err != nil || !decision.Drawn() {
-		return decision, err
+		return decision, facts, err
+	}
+	if facts != nil {
+		decision.partition, decision.values = facts.partition, facts.values
 	}
 	lacks := view.Kind.LacksCompany(in.Parents)
 	if lacks != nil { // No class will have the claim, so none is to count it.
 		mode = mode.uncounted()
 	}
-	err = d.draw(&deadline, view, &decision, mode) //nolint:contextcheck // It is in deadline.
+	err = d.draw(&deadline, view, &decision, facts, mode) //nolint:contextcheck // It is in deadline.
 	if err == nil && decision.Class == nil && decision.Drawn() && d.Live != nil && mode.reads() {
-		err = d.drawLive(&deadline, &decision, mode) //nolint:contextcheck // It is in deadline.
+		err = d.drawLive(&deadline, &decision, facts, mode) //nolint:contextcheck // It is in deadline.
 	}
 	if lacks != nil && decision.Class != nil {
 		decision.Class, decision.Claim.Problems = nil, field.ErrorList{lacks}
-		return decision, err
+		return decision, facts, err
 	}
 	if decision.Class != nil && view.Kind.Annotates {
 		decision.Made = d.now()
 	}
 	if err != nil || decision.Class != nil || mode == Later || mode == Preview { // A claim that waits is stored without.
-		return decision, err
+		return decision, facts, err
 	}
 	if decision.Drawn() && view.Kind.Use != "" && !decision.Unneeded() {
 		d.addUsable(&deadline, &decision, mode) //nolint:contextcheck // It is in deadline.
@@ -141,7 +151,7 @@ func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode 
 	if !in.Converted {
 		decision.Lacks = view.Kind.Lacks(in.Parents)
 	}
-	return decision, nil
+	return decision, facts, nil
 }
 
 // resolve evaluates all that does not depend on the class: the claim may turn out to be left alone or invalid. Its facts are nil for a kind
@@ -152,7 +162,10 @@ func (d *lazyDeadline) resolve(view *View, in claim.Intake, mode Mode) (claim.In
 		return in, nil, nil
 	}
 	resolved := in
-	f := &facts{budget: expression.Budget{Left: v1beta1.MaxExpressionCost}, input: expression.Input{Claim: in.Object}, turn: d.turn}
+	f := &facts{
+		budget: expression.Budget{Left: v1beta1.MaxExpressionCost}, spare: expression.Budget{Left: v1beta1.FreeExpressionCost},
+		input: expression.Input{Claim: in.Object},
+	}
 	if in.Request != nil {
 		f.input.Request = in.Request
 	}
@@ -162,7 +175,7 @@ func (d *lazyDeadline) resolve(view *View, in claim.Intake, mode Mode) (claim.In
 }
 
 // drawLive draws again, from the classes that match now. If there is none, the texts say how many are known: the decision keeps its view.
-func (d *Decider) drawLive(deadline *lazyDeadline, decision *Decision, mode Mode) error {
+func (d *Decider) drawLive(deadline *lazyDeadline, decision *Decision, facts *facts, mode Mode) error {
 	began := d.now()
 	live, err := d.Live(deadline.context(), decision.View, decision.Claim.Claim)
 	decision.ReadTook = d.now().Sub(began)
@@ -172,10 +185,10 @@ func (d *Decider) drawLive(deadline *lazyDeadline, decision *Decision, mode Mode
 	}
 	decision.Read = ReadFound
 	decision.forgetDraw()
-	if f := decision.facts; f != nil {
-		f.budget.Left = max(f.budget.Left, v1beta1.MaxExpressionCost/2)
+	if facts != nil {
+		facts.budget.Left = max(facts.budget.Left, v1beta1.MaxExpressionCost/2)
 	}
-	if err := d.draw(deadline, live, decision, mode); err != nil {
+	if err := d.draw(deadline, live, decision, facts, mode); err != nil {
 		return err
 	}
 	if decision.Class == nil {
@@ -187,56 +200,64 @@ func (d *Decider) drawLive(deadline *lazyDeadline, decision *Decision, mode Mode
 }
 
 // draw a class from a view. If the mode commits, the memory of the strategy may have changed meanwhile: then it draws again.
-func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, mode Mode) error {
-	claim := decision.subject()
+func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, facts *facts, mode Mode) error {
+	kind, claim, isGated := view.Kind, subject{decision.Claim.Claim, facts, decision.View}, d.isGated(view.Kind)
+	remembers := isGated || mode == Explain || mode.Commits() && (kind.memory != nil || kind.Limited)
 	for {
 		began, fresh := d.now(), uint64(0)
 		if d.Fresh != nil {
 			fresh = d.Fresh()
 		}
-		order := order{view: view, claim: claim, seed: view.Kind.Seed(claim.Claim, fresh), granted: d.granted(view.Kind, claim.Claim)}
+		order := order{
+			view: view, claim: claim, seed: kind.Seed(claim.Claim, fresh), granted: d.granted(kind, claim.Claim),
+			turn: deadline.turn, hides: kind.Use != "" && (isGated || mode == Preview), keeps: isGated, remembers: remembers,
+		}
 		best := order.first(decision)
-		if err := decision.settle(best.class != nil); err != nil || !decision.Drawn() {
+		if err := decision.settle(claim, best.class != nil); err != nil || !decision.Drawn() {
 			return err
 		}
 		if decision.Read == NotRead {
 			decision.Took += d.now().Sub(began)
 		}
-		if mode == Explain && d.isGated(view.Kind) {
+		if mode == Explain && isGated {
 			if err := d.askAll(deadline, &order, decision); err != nil {
 				return err
 			}
 		}
-		for unlikely := 0; best.class != nil && d.isGated(view.Kind); {
+		for unlikely := 0; best.class != nil && isGated; {
 			gate, asked := decision.answers[best.class]
-			if !asked {
+			if !asked && !best.admitted {
 				var err error
 				if gate, err = d.refusing(deadline.context(), mode, view, claim.Claim, best.class); err != nil {
 					return err
 				}
 			}
-			if gate == nil {
+			if gate == nil && (best.judged || !kind.judges()) {
 				break
 			}
-			if len(decision.Refused) == v1beta1.MaxRefusals && !asked && !d.Patient {
+			last := best
+			switch {
+			case gate == nil:
+				order.admit(best)
+			case len(decision.Refused) == v1beta1.MaxRefusals && !asked && !d.Patient:
 				return errors.New("too many of the classes that match are not allowed to check the others: narrow the selector")
+			default:
+				if last.unlikely {
+					unlikely++
+				}
+				decision.Refused = append(decision.Refused, Refusal{last.class, gate})
 			}
-			if best.unlikely {
-				unlikely++
-			}
-			decision.Refused = append(decision.Refused, Refusal{best.class, gate})
 			if unlikely == v1beta1.MaxUnlikelyRefusals {
-				order.skipUnlikely(best.seat)
+				order.skipUnlikely(last.seat)
 			}
-			refused := best
-			if best = order.next(decision, refused.class); best.seat != refused.seat {
+			if best = order.next(decision, last.class); best.seat != last.seat {
 				unlikely = 0
 			}
-			if err := decision.settle(best.class != nil); err != nil || !decision.Drawn() { // The others were judged again.
+			if err := decision.settle(claim, best.class != nil); err != nil || !decision.Drawn() { // The others were judged again.
 				return err
 			}
 		}
-		if best.class == nil || !mode.Commits() || d.commit(view.Kind, claim.Claim, best) {
+		if best.class == nil || !mode.Commits() || d.commit(kind, claim.Claim, best) {
 			decision.Class = best.class
 			return nil
 		}
@@ -264,8 +285,8 @@ func (d *Decider) commit(k *ClaimKind, c claim.Claim, best candidate) bool {
 
 // settle is the end of a draw, with or without a class. It refuses a claim that made classes costly only if no other class fits: else one
 // class could refuse every claim with longer fields. It is an error if it is nobody's fault that classes were not judged.
-func (d *Decision) settle(found bool) error {
-	f := d.facts
+func (d *Decision) settle(claim subject, found bool) error {
+	f := claim.facts
 	switch {
 	case f == nil:
 		return nil
@@ -274,7 +295,7 @@ func (d *Decision) settle(found bool) error {
 	case d.Unjudged == 0 && (found || f.costly == nil):
 		return nil
 	case f.costly == nil:
-		length, problem := d.subject().longest(d.View.Kind.Reader)
+		length, problem := claim.longest(d.View.Kind.Reader)
 		if length <= v1beta1.LongExpressionCost {
 			return fmt.Errorf("the expressions of claim kind %q cost too much CPU for so many classes: "+
 				"simplify them, or have a term class.FIELD == VALUE select the classes", d.View.Kind.Name)
@@ -320,10 +341,14 @@ func (d *Decider) granted(k *ClaimKind, c claim.Claim) *access.Granted {
 	return d.Grants().Of(k.UserOf(c))
 }
 
-// addUsable adds the first classes by name that the claim is offered and may use: none if nobody answers.
+// addUsable adds the first classes by name that the claim is offered and may use: none if nobody answers, or a review knows no roles,
+// because the first that it may use would tell of those before them.
 func (d *Decider) addUsable(deadline *lazyDeadline, decision *Decision, mode Mode) {
 	view, in := decision.View, decision.Claim.Claim
 	granted := d.granted(view.Kind, in)
+	if granted == nil && mode != Explain {
+		return
+	}
 	var offered []*inventory.Class
 	view.eachOffered(in.Namespace, func(c *inventory.Class) {
 		i, _ := view.Kind.firstFreeDrop(subject{Claim: in, view: view}, c)
@@ -419,7 +444,9 @@ type Decision struct {
 	View *View
 	// Claim, if it is left alone or has problems, was not decided on.
 	Claim claim.Intake
-	facts *facts // nil for a claim without expressions
+	// partition of the claim, if it gets a default class, and the values of its equality terms.
+	partition string
+	values    inventory.Values
 	// Class is nil if the claim is unmatched.
 	Class *inventory.Class
 	// Lacks is the field that the schema requires of a claim, and that this one lacks without a class. It is empty if there is none.
@@ -431,6 +458,8 @@ type Decision struct {
 	Dropped []int
 	DropErr error
 	dropErr *inventory.Class
+	// cordoned is the first of these by name that is cordoned.
+	cordoned *inventory.Class
 	// Unjudged and Skipped count the classes for which no expression was evaluated, because those for other classes cost too much. The
 	// strategy may prefer one that is unjudged to Class, and none that was skipped.
 	Unjudged, Skipped int
@@ -449,7 +478,7 @@ type Decision struct {
 
 // forgetDraw makes room for the outcome of another draw.
 func (d *Decision) forgetDraw() {
-	d.Candidates, d.Dropped, d.DropErr, d.dropErr, d.Refused = 0, nil, nil, nil, nil
+	d.Candidates, d.Dropped, d.DropErr, d.dropErr, d.cordoned, d.Refused = 0, nil, nil, nil, nil, nil
 	d.Unjudged, d.Skipped = 0, 0
 }
 
@@ -524,8 +553,6 @@ func (r Record) String() string {
 	text, _ := json.Marshal(r) // It has strings and a number.
 	return string(text)
 }
-
-func (d *Decision) subject() subject { return subject{d.Claim.Claim, d.facts, d.View} }
 
 // Given says that the claim refers to its class already, as it may where claims.when is true for such a claim: nothing is to be written.
 func (d *Decision) Given() bool {

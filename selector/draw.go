@@ -111,7 +111,7 @@ func (k *ClaimKind) Seed(c claim.Claim, fresh uint64) uint64 {
 // judges reports whether there are filters that evaluate expressions.
 func (k *ClaimKind) judges() bool { return k.free < len(k.filters) }
 
-// firstDrop returns the index of the first filter that drops a candidate, -1 if none does.
+// firstDrop returns the index of the first filter that drops a candidate, -1 if none does. It waits for no turn.
 func (k *ClaimKind) firstDrop(claim subject, c *inventory.Class) (filter int, err error) {
 	if filter, err = k.firstFreeDrop(claim, c); filter < 0 && k.judges() {
 		filter, err = k.judge(claim, c)
@@ -181,8 +181,9 @@ var strategies = map[v1beta1.Strategy]Strategy{
 	},
 }
 
-// each visits the classes that a claim asks for and is offered, before the filters, with their seat: see candidate.
-func (v *View) each(claim subject, visit func(c *inventory.Class, seat int8)) {
+// each visits the classes that a claim asks for and is offered, before the filters, with their seat: see candidate. A visit reports whether
+// the filters leave the class.
+func (v *View) each(claim subject, visit func(c *inventory.Class, seat int8) (left bool)) {
 	asked := v.Kind.Asks(claim.Claim)
 	if asked == nil {
 		v.eachDefault(claim, visit)
@@ -198,7 +199,7 @@ func (v *View) each(claim subject, visit func(c *inventory.Class, seat int8)) {
 // eachDefault visits the default classes of the claim's own namespace and partition. If none of them is left after dropping, it also visits
 // those of the next seat: for partitions without a default, then for all namespaces, in both ways. Where a claim may not use all classes,
 // it visits those of all seats, because a default that the claim may not use is none for it.
-func (v *View) eachDefault(claim subject, visit func(c *inventory.Class, seat int8)) {
+func (v *View) eachDefault(claim subject, visit func(c *inventory.Class, seat int8) (left bool)) {
 	namespace, partition := "", ""
 	if v.Kind.Own() {
 		namespace = claim.Namespace
@@ -212,11 +213,9 @@ func (v *View) eachDefault(claim subject, visit func(c *inventory.Class, seat in
 			continue
 		}
 		v.EachDefaultOf(of[0], of[1], func(c *inventory.Class) {
-			if !left && v.Kind.Use == "" {
-				i, _ := v.Kind.firstDrop(claim, c)
-				left = i < 0
+			if visit(c, seat) && v.Kind.Use == "" {
+				left = true
 			}
-			visit(c, seat)
 		})
 		if v.Kind.Use != "" {
 			seat++
@@ -230,8 +229,11 @@ type candidate struct {
 	// seat of a default class, where a claim may not use all: the first is preferred. No role allows the claim to use one that is unlikely.
 	seat     int8
 	unlikely bool
-	rank     int64
-	key      float64
+	// judged says that no expression drops the class, and admitted that no gate does. What a claim may not be allowed to use is hidden.
+	judged, admitted, hidden bool
+
+	rank int64
+	key  float64
 }
 
 // before reports whether the draw prefers a to b.
@@ -254,85 +256,165 @@ type order struct {
 	seed  uint64
 	// granted is what roles allow the claim to use.
 	granted *access.Granted
-	// rest are the candidates after the first, once the second was asked for.
+	// hides says that the claim may not use all classes, keeps that a gate may refuse the first, and remembers that classes may be judged
+	// again.
+	hides, keeps, remembers bool
+	// turn waits for the turn of a costly decision.
+	turn func() error
+	// rest are the candidates after the first, once the second was asked for, or all where gates and expressions drop classes.
 	rest *candidateHeap
+	// later says that a second candidate was asked for.
+	later bool
 }
 
 // first candidate, without a class if there is none. The decision learns how many there are, and what was dropped.
+//
+// What the claim may not be allowed to use is hidden, and judged only when its turn in the order comes: what others wrote there must
+// neither cost the claim anything nor change what its author reads.
 func (o *order) first(decision *Decision) (best candidate) {
 	var unjudged []candidate
 	kind, facts := o.view.Kind, o.claim.facts
-	o.view.each(o.claim, func(c *inventory.Class, seat int8) {
-		if !kind.judges() || facts == nil || facts.budget.Left >= v1beta1.MaxExpressionCost/2 {
-			o.improve(&best, decision, c, seat)
-		} else if filter, err := kind.firstFreeDrop(o.claim, c); filter >= 0 {
+	judges, isDefault := kind.judges(), kind.Asks(o.claim.Claim) == nil
+	if judges && (o.keeps || o.hides) {
+		o.rest = &candidateHeap{}
+	}
+	o.view.each(o.claim, func(c *inventory.Class, seat int8) (left bool) {
+		if filter, err := kind.firstFreeDrop(o.claim, c); filter >= 0 {
 			decision.drop(filter, c, err)
-		} else { // The rest of the budget is for those that matter.
-			unjudged = append(unjudged, o.place(c, seat))
+			return false
 		}
+		if !judges {
+			o.improve(&best, decision, o.place(c, seat))
+			return true
+		}
+		if o.hides {
+			if next := o.place(c, seat); o.granted == nil || next.unlikely {
+				o.hide(next)
+				return false
+			}
+		}
+		if isDefault || facts.budget.Left >= v1beta1.MaxExpressionCost/2 {
+			return o.judge(&best, decision, c, seat)
+		}
+		unjudged = append(unjudged, o.place(c, seat)) // The rest of the budget is for those that matter.
+		return false
 	})
 	if len(unjudged) > 0 {
 		o.judgeRest(&best, decision, unjudged)
 	}
+	if o.rest != nil {
+		heap.Init(o.rest)
+		return o.next(decision, nil)
+	}
 	return best
 }
 
-// improve makes a class the best, if it is a candidate and the draw prefers it.
-func (o *order) improve(best *candidate, decision *Decision, c *inventory.Class, seat int8) {
-	if filter, err := o.view.Kind.firstDrop(o.claim, c); filter >= 0 {
+// judge a class, and make it the best, if it is a candidate and the draw prefers it.
+func (o *order) judge(best *candidate, decision *Decision, c *inventory.Class, seat int8) (left bool) {
+	kind := o.view.Kind
+	o.claim.facts.remembers = o.remembers || decision.Candidates == 0 // Without a candidate, the same classes may be read live.
+	switch filter, err := kind.judgeInTurn(o.claim, c, o.turn); {
+	case errors.Is(err, expression.ErrBudget) && kind.Asks(o.claim.Claim) == nil: // The next seat is not for it.
+		decision.leave(c)
+		return false
+	case filter >= 0:
 		decision.drop(filter, c, err)
-		return
+		return false
 	}
+	next := o.place(c, seat)
+	next.judged = true
+	o.improve(best, decision, next)
+	if o.rest != nil {
+		*o.rest = append(*o.rest, next)
+	}
+	return true
+}
+
+// improve makes a candidate the best, if the draw prefers it.
+func (o *order) improve(best *candidate, decision *Decision, next candidate) {
 	decision.Candidates++
-	if next := o.place(c, seat); best.class == nil || next.before(best) {
+	if best.class == nil || next.before(best) {
 		*best = next
 	}
 }
 
-// next candidate after one that was refused, without a class if there is none. Those without a score are judged in the order
-// of the draw, within half of the budget at least. The decision learns how many are not.
+// hide a class until its turn comes. With a score, only its expression says when: then it comes first.
+func (o *order) hide(c candidate) {
+	if c.hidden = true; o.view.Kind.Score != nil {
+		c.rank = math.MaxInt64
+	}
+	*o.rest = append(*o.rest, c)
+}
+
+// next candidate after one that was refused, without a class if there is none. It is not judged yet if it is hidden and what may be spent
+// on these is: then it is to be admitted, and comes again. Those that were not judged before are judged in the order of the draw, within
+// half of the budget at least. The decision learns how many are not.
 func (o *order) next(decision *Decision, refused *inventory.Class) candidate {
 	kind := o.view.Kind
-	inOrder := kind.judges() && kind.Score == nil
 	if o.rest == nil {
 		rest := make(candidateHeap, 0, decision.Candidates)
-		o.rest = &rest
-		if f := o.claim.facts; f != nil {
-			f.budget.Left = max(f.budget.Left, v1beta1.MaxExpressionCost/2)
-		}
-		o.view.each(o.claim, func(c *inventory.Class, seat int8) {
-			filter, err := kind.firstFreeDrop(o.claim, c)
-			if filter < 0 && kind.judges() && !inOrder {
-				filter, err = kind.judge(o.claim, c)
+		o.view.each(o.claim, func(c *inventory.Class, seat int8) bool {
+			filter, _ := kind.firstFreeDrop(o.claim, c)
+			if filter < 0 && c != refused {
+				rest = append(rest, o.place(c, seat))
 			}
-			switch {
-			case errors.Is(err, expression.ErrBudget):
-				decision.Unjudged++
-			case filter < 0 && c != refused:
-				*o.rest = append(*o.rest, o.place(c, seat))
-			}
+			return filter < 0
 		})
-		heap.Init(o.rest)
+		heap.Init(&rest)
+		o.rest = &rest
 	}
 	for o.rest.Len() > 0 {
 		next := heap.Pop(o.rest).(candidate)
-		if !inOrder {
+		if next.judged || !kind.judges() {
 			return next
 		}
-		filter, err := kind.judge(o.claim, next.class)
-		if filter < 0 {
+		filter, err := o.judgeLater(&next, decision)
+		switch isSpent := errors.Is(err, expression.ErrBudget); {
+		case isSpent && next.hidden:
 			return next
-		}
-		if errors.Is(err, expression.ErrBudget) {
+		case isSpent:
 			decision.Unjudged++
+		case filter >= 0:
+			decision.drop(filter, next.class, err)
+		case kind.Score != nil:
+			next.rank = o.claim.facts.last.rank
+			heap.Push(o.rest, next)
+		default:
+			return next
 		}
 	}
 	return candidate{}
 }
 
+// judgeLater judges a candidate when its turn in the order comes. What is hidden costs the claim nothing, and waits for no turn.
+func (o *order) judgeLater(c *candidate, decision *Decision) (filter int, err error) {
+	kind, facts := o.view.Kind, o.claim.facts
+	facts.remembers = true
+	if c.hidden {
+		facts.budget, facts.spare = facts.spare, facts.budget
+		filter, err = kind.judge(o.claim, c.class)
+		facts.budget, facts.spare = facts.spare, facts.budget
+	} else {
+		if !o.later {
+			o.later, facts.budget.Left = true, max(facts.budget.Left, v1beta1.MaxExpressionCost/2)
+		}
+		filter, err = kind.judgeInTurn(o.claim, c.class, o.turn)
+	}
+	if c.judged = filter < 0; c.judged {
+		decision.Candidates++
+	}
+	return filter, err
+}
+
+// admit a candidate that was not judged. It comes again.
+func (o *order) admit(c candidate) {
+	c.admitted, c.hidden = true, false
+	heap.Push(o.rest, c)
+}
+
 // skipUnlikely passes over what is left of a seat and no role allows. It comes last there. Nothing of it is judged.
 func (o *order) skipUnlikely(seat int8) {
-	for o.rest.Len() > 0 && (*o.rest)[0].seat == seat && (*o.rest)[0].unlikely {
+	for o.rest != nil && o.rest.Len() > 0 && (*o.rest)[0].seat == seat && (*o.rest)[0].unlikely {
 		heap.Pop(o.rest)
 	}
 }
@@ -343,10 +425,11 @@ func (o *order) place(c *inventory.Class, seat int8) candidate {
 	switch {
 	case kind.memory != nil:
 		rank = kind.memory.rank(o.claim.Namespace, c)
-	case kind.Score != nil && o.claim.facts.ranked == c: // A class that is judged later has no rank yet.
-		rank = o.claim.facts.lastRank
+	case kind.Score != nil && o.claim.facts.of == c: // A class that is judged later has no rank yet.
+		rank = o.claim.facts.last.rank
 	}
-	return candidate{c, seat, o.granted != nil && !o.view.likely(o.granted, o.claim.Namespace, c), rank, key}
+	unlikely := o.granted != nil && !o.view.likely(o.granted, o.claim.Namespace, c)
+	return candidate{class: c, seat: seat, unlikely: unlikely, rank: rank, key: key}
 }
 
 // candidateHeap is a heap.Interface, the best first.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
@@ -24,6 +25,7 @@ import (
 // Explanation is a decision with its reasons. explain prints it as JSON.
 type Explanation struct {
 	Decision Decision `json:"-"`
+	facts    *facts   // while it is made, nil for a claim without expressions
 	// Reproducible reports whether the same claim gets the same class every time. Otherwise, the class is the result of one draw.
 	Reproducible bool `json:"reproducible"`
 	// UsableBy is whose right to use the candidates was asked about, such as: namespace "team". It is empty where every claim may have all.
@@ -86,6 +88,7 @@ type Candidate struct {
 	WeightError string `json:"weightError,omitempty"`
 	// Score by the ClaimKind's expression, a number; nil where it has none.
 	Score any `json:"score,omitempty"`
+	rank  int64
 	// Odds are zero if they depend on more than is known here.
 	Odds Odds `json:"odds,omitzero"`
 }
@@ -144,17 +147,18 @@ type Requirement struct {
 // other classes, which the claim's author may not be allowed to know. It has no reasons for a claim that is left alone or has problems. It
 // asks the gates about every candidate, several at once.
 func (d *Decider) Explain(ctx context.Context, v *View, in claim.Intake) (e Explanation, err error) {
-	if e.Decision, err = d.Decide(ctx, v, in, Explain); err == nil {
+	if e.Decision, e.facts, err = d.decide(ctx, v, in, Explain); err == nil {
 		e.addFacts(in)
 	}
+	defer func() { e.facts = nil }()
 	if err != nil || !e.Decision.Drawn() {
 		return e, err
 	}
 	if user := v.Kind.UserOf(e.Decision.Claim.Claim); user != nil && d.isGated(v.Kind) {
 		e.UsableBy = user.String()
 	}
-	if e.Decision.facts != nil { // The decision had its budget. Its reasons are evaluated several times.
-		e.Decision.facts.budget.Left = math.MaxUint64
+	if e.facts != nil { // The decision had its budget.
+		e.facts.budget.Left, e.facts.err, e.facts.remembers = math.MaxUint64, nil, true
 	}
 	e.addOthers(e.addCandidates())
 	e.addUnserving()
@@ -176,14 +180,19 @@ func (d *Decider) Explain(ctx context.Context, v *View, in claim.Intake) (e Expl
 func (e *Explanation) addCandidates() (asked map[*inventory.Class]bool) {
 	asked = map[*inventory.Class]bool{}
 	seats, first := map[*inventory.Class]int8{}, int8(math.MaxInt8)
-	e.Decision.View.each(e.Decision.subject(), func(c *inventory.Class, seat int8) {
+	e.Decision.View.each(e.subject(), func(c *inventory.Class, seat int8) (left bool) {
 		asked[c] = true
-		if drop := e.Decision.drops(c); drop != nil {
+		drop := e.drops(c)
+		if left = drop == nil; left {
+			drop = e.Decision.answers[c].drops(c)
+		}
+		if drop != nil {
 			e.Dropped = append(e.Dropped, *drop)
-			return
+			return left
 		}
 		e.Candidates = append(e.Candidates, e.candidate(c))
 		seats[c], first = seat, min(first, seat)
+		return left
 	})
 	e.Candidates = slices.DeleteFunc(e.Candidates, func(c Candidate) bool {
 		if seats[c.Class] > first {
@@ -197,14 +206,16 @@ func (e *Explanation) addCandidates() (asked map[*inventory.Class]bool) {
 // askAll asks the gates about all candidates, which costs the decision nothing of its budget.
 func (d *Decider) askAll(deadline *lazyDeadline, o *order, decision *Decision) (err error) {
 	if f := o.claim.facts; f != nil {
-		defer func(was facts) { *f = was }(*f)
-		f.budget.Left = math.MaxUint64
+		defer func(left uint64, costly *field.Error) { f.budget.Left, f.costly = left, costly }(f.budget.Left, f.costly)
+		f.budget.Left, f.remembers = math.MaxUint64, true
 	}
 	var candidates []*inventory.Class
-	o.view.each(o.claim, func(c *inventory.Class, _ int8) {
-		if i, _ := o.view.Kind.firstDrop(o.claim, c); i < 0 {
+	o.view.each(o.claim, func(c *inventory.Class, _ int8) bool {
+		i, _ := o.view.Kind.firstDrop(o.claim, c)
+		if i < 0 {
 			candidates = append(candidates, c)
 		}
+		return i < 0
 	})
 	decision.answers, err = d.answers(deadline.context(), o.view, o.claim.Claim, candidates)
 	return err
@@ -242,18 +253,28 @@ func newDrop(c *inventory.Class, reason, text string, err error) *Drop {
 	return &Drop{Class: c, Reason: reason, Text: text}
 }
 
-// drops says why the claim may not get a class, nil if it may.
-func (d *Decision) drops(c *inventory.Class) *Drop {
-	kind := d.View.Kind
-	if i, err := kind.firstDrop(d.subject(), c); i >= 0 {
-		drop := newDrop(c, kind.filters[i].reason, kind.filters[i].text, err)
-		drop.addExpression(kind, d.facts)
-		if drop.Reason == reasonFull {
-			drop.Text = kind.fullText(d.Claim.Claim, c)
-		}
-		return drop
+func (e *Explanation) subject() subject {
+	return subject{e.Decision.Claim.Claim, e.facts, e.Decision.View}
+}
+
+// drops says why a filter drops a class, nil if none does.
+func (e *Explanation) drops(c *inventory.Class) *Drop {
+	kind, claim := e.Decision.View.Kind, e.subject()
+	i, err := kind.firstDrop(claim, c)
+	if i < 0 {
+		return nil
 	}
-	return d.answers[c].drops(c)
+	drop := newDrop(c, kind.filters[i].reason, kind.filters[i].text, err)
+	switch offerWhen := c.Kind.ForClaims.OfferWhen; {
+	case drop.Reason == reasonFull:
+		drop.Text = kind.fullText(claim.Claim, c)
+	case drop.Reason == "NotOffered" && offerWhen != nil:
+		drop.Expression = offerWhen.String() // What it saw is not held.
+	case i > kind.free && e.facts.last.by != nil:
+		e.facts.input.Class = c.Fields
+		drop.Expression, drop.Saw = e.facts.last.by.String(), e.facts.last.by.Saw(&e.facts.input)
+	}
+	return drop
 }
 
 // drops is why a class is none for the claim if the gate refuses it, nil of a nil gate.
@@ -277,7 +298,7 @@ func (e *Explanation) setOdds() {
 		c := &e.Candidates[i]
 		rank, key := kind.Strategy.place(0.5, c.Class.Weight)
 		if kind.Score != nil {
-			rank, _ = e.Decision.facts.rank(kind, c.Class)
+			rank = c.rank
 		}
 		if i == 0 || rank > highest {
 			total, highest = 0, rank
@@ -320,7 +341,9 @@ func (e *Explanation) addOthers(asked map[*inventory.Class]bool) {
 		unmet := slices.DeleteFunc(slices.Clone(requirements), func(r labels.Requirement) bool { return r.Matches(c.Labels) })
 		var drop *Drop
 		if len(unmet) < 2 {
-			drop = d.drops(c)
+			if drop = e.drops(c); drop == nil {
+				drop = d.answers[c].drops(c)
+			}
 		}
 		switch {
 		case len(unmet) == 0 && drop != nil:
@@ -412,7 +435,7 @@ type RelatedObject struct {
 // addFacts adds what expressions say of the claim, in the order of their evaluation, up to the first that fails. Those that look at nothing
 // but the claim were evaluated when it was read.
 func (e *Explanation) addFacts(read claim.Intake) {
-	in, kind, facts := &e.Decision.Claim, e.Decision.View.Kind, e.Decision.facts
+	in, kind, facts := &e.Decision.Claim, e.Decision.View.Kind, e.facts
 	if in.Object == nil {
 		return
 	}
@@ -457,7 +480,7 @@ func (e *Explanation) otherSeat(c *inventory.Class) Drop {
 	switch {
 	case err != nil:
 		text = "of an unknown partition"
-	case kind.PartitionClass == nil || of == e.Decision.facts.partition:
+	case kind.PartitionClass == nil || of == e.Decision.partition:
 		return *newDrop(c, "NotOfNamespace", "the default of namespaces that have none of their own", nil)
 	case of == "":
 		text = "the default of partitions that have none of their own"
@@ -474,37 +497,10 @@ func (e *Explanation) candidate(c *inventory.Class) Candidate {
 	if c.WeightErr != nil {
 		candidate.WeightError = c.WeightErr.Error()
 	}
-	if kind, facts := e.Decision.View.Kind, e.Decision.facts; kind.Score != nil {
-		_, _ = facts.rank(kind, c)
-		candidate.Score = facts.score
+	if e.Decision.View.Kind.Score != nil {
+		candidate.Score, candidate.rank = e.facts.last.score, e.facts.last.rank
 	}
 	return candidate
-}
-
-// addExpression adds the expression that drops a class, of a fit its first term that is not true, and what it saw.
-func (d *Drop) addExpression(kind *ClaimKind, facts *facts) {
-	if offerWhen := d.Class.Kind.ForClaims.OfferWhen; d.Reason == "NotOffered" && offerWhen != nil {
-		d.Expression = offerWhen.String() // What it saw is not held.
-		return
-	}
-	if facts == nil {
-		return
-	}
-	if d.Reason == "NoScore" && kind.Score != nil {
-		facts.input.Class = d.Class.Fields
-		d.Expression, d.Saw = kind.Score.String(), kind.Score.Saw(&facts.input)
-		return
-	}
-	for _, f := range slices.Concat(kind.Fits, d.Class.Kind.ForClaims.Fits) {
-		if f.Name != d.Reason && d.Reason != reasonFailed {
-			continue
-		}
-		if term, err := facts.drops(f, d.Class); term != nil && (err != nil || d.Reason != reasonFailed) {
-			facts.input.Class = d.Class.Fields
-			d.Expression, d.Saw = term.String(), term.Saw(&facts.input)
-			return
-		}
-	}
 }
 
 // addUnserving adds the classes that cannot serve claims of the kind at all, and would be asked about otherwise.

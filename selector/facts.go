@@ -34,17 +34,17 @@ type facts struct {
 	values inventory.Values
 	// terms are, by their fit, those that do not look at the class, and are not true.
 	terms map[*rules.Fit]claimTerm
-	// turn waits for a turn of a costly decision, unless it has one.
-	turn func() error
+	// spare is what may be spent on classes that the claim may not be allowed to use.
+	spare expression.Budget
 	// err ends the decision: it got no turn.
 	err error
 	// costly is why the claim is at fault for what it costs to judge a class, nil if it is not.
 	costly *field.Error
-	// ranked is the class whose score is lastRank.
-	ranked   *inventory.Class
-	lastRank int64
-	lastErr  error
-	score    any
+	// last is the judgement of a class, and judged are those that are remembered, because the same may be asked for again.
+	last      judgement
+	of        *inventory.Class
+	remembers bool
+	judged    map[*inventory.Class]judgement
 }
 
 // claimTerm is a term of a fit that does not look at the class, and is not true.
@@ -55,18 +55,15 @@ type claimTerm struct {
 
 func (f *facts) bool(e *expression.Expression) (bool, error) { return e.Bool(&f.input, &f.budget) }
 
-// rank of a class by its score.
-func (f *facts) rank(k *ClaimKind, c *inventory.Class) (int64, error) {
-	if f.ranked != c {
-		f.ranked = c
-		f.input.Class = c.Fields
-		f.score, f.lastErr = k.Score.Number(&f.input, &f.budget)
-		f.lastRank = rankOf(f.score)
-		if k.Strategy.Name == v1beta1.LowestScore {
-			f.lastRank = -f.lastRank
-		}
+// rank a class by its score.
+func (f *facts) rank(k *ClaimKind, c *inventory.Class) (err error) {
+	f.input.Class, f.last.by = c.Fields, k.Score
+	f.last.score, err = k.Score.Number(&f.input, &f.budget)
+	f.last.rank = rankOf(f.last.score)
+	if k.Strategy.Name == v1beta1.LowestScore {
+		f.last.rank = -f.last.rank
 	}
-	return f.lastRank, f.lastErr
+	return err
 }
 
 // rankOf a score is a number with the same order.

@@ -205,10 +205,12 @@ func TestRelatedOfCluster(t *testing.T) {
 	view = view.WithRelated([]*inventory.Objects{inventory.NewObjects(kind, false, map[types.NamespacedName]*expression.Object{
 		{Name: "gold"}: kind.Fields.Project(map[string]any{"spec": map[string]any{"ready": true}}),
 	})})
-	d := decided(t, new(Decider), view, view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"plan": "gold"})}), Later)
+	in := view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"plan": "gold"})})
+	d, facts, err := new(Decider).decide(t.Context(), view, in, Later)
+	require.NoError(t, err)
 	require.Empty(t, d.Claim.Problems)
 	require.NotNil(t, d.Class)
-	assert.Equal(t, "gold", d.facts.names["plan"])
+	assert.Equal(t, "gold", facts.names["plan"])
 }
 
 // TestTermsMeanTheWhole proves that a condition, taken apart at its conjunction, with an index and
@@ -264,7 +266,8 @@ func TestTermsMeanTheWhole(t *testing.T) {
 			view := w.view()
 			require.Nil(t, view.Fault, text)
 			in := view.Kind.Read("team", "db", map[string]any{"metadata": map[string]any{"name": "db"}, "spec": claim})
-			d := decided(t, new(Decider), view, in, Admit)
+			d, facts, err := new(Decider).decide(t.Context(), view, in, Admit)
+			require.NoError(t, err)
 			if len(d.Claim.Problems) > 0 {
 				continue // A term that does not look at the class fails.
 			}
@@ -275,10 +278,13 @@ func TestTermsMeanTheWhole(t *testing.T) {
 					want = append(want, c.Name)
 				}
 			}
-			view.each(d.subject(), func(c *inventory.Class, _ int8) {
-				if i, _ := view.Kind.firstDrop(d.subject(), c); i < 0 {
+			claimant := subject{d.Claim.Claim, facts, view}
+			view.each(claimant, func(c *inventory.Class, _ int8) bool {
+				i, _ := view.Kind.firstDrop(claimant, c)
+				if i < 0 {
 					is = append(is, c.Name)
 				}
+				return i < 0
 			})
 			found += len(is)
 			require.ElementsMatch(t, want, is, "%d: %s of %v", step, text, claim)

@@ -31,31 +31,77 @@ const (
 
 var errCostly = errors.New("its fields are too long for the expressions of the claim kind")
 
-// judge returns the index of the first filter with an expression that drops a class, -1 if none does.
-func (k *ClaimKind) judge(claim subject, c *inventory.Class) (filter int, err error) {
+// judgement is what the expressions say of a class for a claim.
+type judgement struct {
+	// filter is the index of the first that drops the class, -1 if none does, by the expression that says so, or fails.
+	filter int
+	by     *expression.Expression
+	err    error
+	// score of the class, and its rank by that.
+	score any
+	rank  int64
+	// cost of the evaluations, and why the claim is at fault for it, nil if it is not.
+	cost   uint64
+	costly *field.Error
+}
+
+// judgeInTurn judges a class, and waits for the turn of a costly decision before it costs too much.
+func (k *ClaimKind) judgeInTurn(claim subject, c *inventory.Class, turn func() error) (filter int, err error) {
 	const free = v1beta1.MaxExpressionCost - v1beta1.FreeExpressionCost
-	f, costly := claim.facts, k.free
-	if f.err == nil && f.budget.Left < free {
-		f.err = f.turn()
+	if f := claim.facts; f.err == nil && f.budget.Left < free {
+		f.err = turn()
 	}
+	return k.judge(claim, c)
+}
+
+// judge returns the index of the first filter with an expression that drops a class, -1 if none does. Nothing is evaluated for one that is
+// remembered, but it costs as much again: so those that explain a decision agree with those that make it.
+func (k *ClaimKind) judge(claim subject, c *inventory.Class) (filter int, err error) {
+	f, left := claim.facts, claim.facts.budget.Left
 	if f.err != nil {
-		return costly, f.err
+		return k.free, f.err
 	}
-	left := f.budget.Left
-	f.budget.Left = min(left, v1beta1.MaxClassExpressionCost)
-	defer func(part uint64) { f.budget.Left += left - part }(f.budget.Left)
-	for i := costly; i < len(k.filters); i++ {
+	j, known := f.judged[c]
+	f.last, f.of = j, c
+	switch {
+	case known && j.cost > left:
+		f.budget.Left = 0
+		return k.free, expression.ErrBudget
+	case known:
+		f.budget.Left -= j.cost
+	default:
+		f.budget.Left = min(left, v1beta1.MaxClassExpressionCost)
+		part := f.budget.Left
+		filter, err = k.evaluate(claim, c, left)
+		f.last.filter, f.last.err, f.last.cost = filter, err, part-f.budget.Left
+		f.budget.Left = left - f.last.cost
+		if f.remembers && !errors.Is(err, expression.ErrBudget) {
+			if f.judged == nil {
+				f.judged = map[*inventory.Class]judgement{}
+			}
+			f.judged[c] = f.last
+		}
+	}
+	if f.costly == nil {
+		f.costly = f.last.costly
+	}
+	return f.last.filter, f.last.err
+}
+
+// evaluate the filters with an expression. The claim has so much left, of which the budget has what one class may cost.
+func (k *ClaimKind) evaluate(claim subject, c *inventory.Class, left uint64) (filter int, err error) {
+	for i := k.free; i < len(k.filters); i++ {
 		dropped, err := k.filters[i].drops(claim, c)
 		switch {
 		case errors.Is(err, expression.ErrBudget) && left > v1beta1.MaxClassExpressionCost:
-			if length, problem := claim.longest(k.Reader); f.costly == nil && length >= c.Fields.Length() {
-				f.costly = problem // The claim has longer fields than the class.
+			if length, problem := claim.longest(k.Reader); length >= c.Fields.Length() {
+				claim.facts.last.costly = problem // The claim has longer fields than the class.
 			}
-			return costly, errCostly
+			return k.free, errCostly
 		case errors.Is(err, expression.ErrBudget):
-			return costly, err
+			return k.free, err
 		case err != nil && k.filters[i].reason != reasonNoScore:
-			return costly + 1, err
+			return k.free + 1, err
 		case dropped || err != nil:
 			return i, err
 		}
@@ -99,20 +145,29 @@ func (o *order) judgeRest(best *candidate, decision *Decision, unjudged []candid
 		heap.Init(candidates)
 		for candidates.Len() > 0 && o.mayPrefer(&(*candidates)[0], best) && facts.budget.Left > 0 && facts.err == nil {
 			next := heap.Pop(candidates).(candidate)
-			o.improve(best, decision, next.class, next.seat)
+			o.judge(best, decision, next.class, next.seat)
 		}
 	}
-	for i, candidates := range byLength {
+	for _, candidates := range byLength {
 		for _, c := range candidates {
-			switch {
-			case !o.mayPrefer(&c, best):
+			if o.mayPrefer(&c, best) {
+				decision.leave(c.class)
+			} else {
 				decision.Skipped++
-			case i == 1: // It pays for itself.
-				decision.drop(o.view.Kind.free, c.class, errCostly)
-			default:
-				decision.Unjudged++
+			}
+			if o.rest != nil {
+				*o.rest = append(*o.rest, c)
 			}
 		}
+	}
+}
+
+// leave a class that cannot be judged any more.
+func (d *Decision) leave(c *inventory.Class) {
+	if c.Fields.Length() > v1beta1.LongExpressionCost { // It pays for itself.
+		d.drop(d.View.Kind.free, c, errCostly)
+	} else {
+		d.Unjudged++
 	}
 }
 
@@ -128,13 +183,22 @@ func (d *Decision) drop(filter int, c *inventory.Class, err error) {
 		d.Dropped = make([]int, len(d.View.Kind.filters))
 	}
 	d.Dropped[filter]++
+	if d.View.Kind.filters[filter].reason == reasonCordoned && (d.cordoned == nil || inventory.Compare(c, d.cordoned) < 0) {
+		d.cordoned = c
+	}
 	if err != nil && (d.dropErr == nil || inventory.Compare(c, d.dropErr) < 0) {
 		d.DropErr, d.dropErr = err, c
 	}
 }
 
-// drops reports whether a class does not fit the claim. By is the term that says so.
-func (f *facts) drops(of *rules.Fit, c *inventory.Class) (by *expression.Expression, why error) {
+// drops reports whether a class does not fit the claim, and why an expression fails. The judgement has the term that says so.
+func (f *facts) drops(of *rules.Fit, c *inventory.Class) (bool, error) {
+	by, err := f.firstUnmet(of, c)
+	f.last.by = by
+	return by != nil || err != nil, err
+}
+
+func (f *facts) firstUnmet(of *rules.Fit, c *inventory.Class) (by *expression.Expression, why error) {
 	if failed, is := f.terms[of]; is {
 		return failed.term, failed.err
 	}
@@ -179,7 +243,7 @@ func linkedFilter(of rules.LinkedFit) filter {
 	return filter{of.Name, of.Text, nil, func(claim subject, c *inventory.Class) (bool, error) {
 		for _, f := range c.Kind.ForClaims.Fits {
 			if f.Name == of.Name {
-				if by, err := claim.facts.drops(f, c); by != nil || err != nil {
+				if dropped, err := claim.facts.drops(f, c); dropped || err != nil {
 					return true, err
 				}
 			}
@@ -202,8 +266,7 @@ func (k *ClaimKind) compileFilters() {
 	judges := []filter{{reasonCostly, "too costly to judge", nil, none}, {reasonFailed, failedText, nil, none}}
 	for _, f := range k.Fits {
 		judges = append(judges, filter{f.Name, f.Text, nil, func(claim subject, c *inventory.Class) (bool, error) {
-			by, err := claim.facts.drops(f, c)
-			return by != nil || err != nil, err
+			return claim.facts.drops(f, c)
 		}})
 	}
 	for _, f := range k.LinkedFits {
@@ -211,7 +274,7 @@ func (k *ClaimKind) compileFilters() {
 	}
 	if k.Score != nil {
 		judges = append(judges, filter{reasonNoScore, "without a score", nil, func(claim subject, c *inventory.Class) (bool, error) {
-			_, err := claim.facts.rank(k, c)
+			err := claim.facts.rank(k, c)
 			return err != nil, err
 		}})
 	}

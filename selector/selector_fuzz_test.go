@@ -241,7 +241,10 @@ func (w *fuzzedWorld) selected(s labels.Selector) (found []string) {
 }
 
 func asked(v *View, c claim.Claim) (found []string) {
-	v.each(subject{Claim: c}, func(c *inventory.Class, _ int8) { found = append(found, c.Name) })
+	v.each(subject{Claim: c}, func(c *inventory.Class, _ int8) bool {
+		found = append(found, c.Name)
+		return true
+	})
 	slices.Sort(found)
 	return found
 }

@@ -115,24 +115,17 @@ func (d *Decision) withoutDefault() (what, remedy string) {
 	what = fmt.Sprintf("this claim of %q has no class selector, and no class", kind.Name)
 	marked := "is marked default"
 	if kind.PartitionClass != nil {
-		marked = fmt.Sprintf("is marked default for its partition %q", truncate.String(d.facts.partition, v1beta1.MaxShownBytes))
+		marked = fmt.Sprintf("is marked default for its partition %q", truncate.String(d.partition, v1beta1.MaxShownBytes))
 	}
 	remedy = "set "
 	if !kind.selectorAbsent {
 		remedy += kind.Selector.String() + " or "
 	}
 	remedy += fmt.Sprintf("the annotation %s, or ", kind.Annotation[len(kind.Annotation)-1])
-	var cordoned *inventory.Class
-	d.View.each(d.subject(), func(c *inventory.Class, _ int8) {
-		i, _ := kind.firstDrop(d.subject(), c)
-		if i >= 0 && kind.filters[i].reason == reasonCordoned && (cordoned == nil || inventory.Compare(c, cordoned) < 0) {
-			cordoned = c
-		}
-	})
 	switch {
-	case cordoned != nil:
-		return fmt.Sprintf("this claim of %q has no class selector, and the default class %q is cordoned", kind.Name, cordoned),
-			remedy + "have an admin " + cordoned.Uncordon(kind.Name)
+	case d.cordoned != nil:
+		return fmt.Sprintf("this claim of %q has no class selector, and the default class %q is cordoned", kind.Name, d.cordoned),
+			remedy + "have an admin " + d.cordoned.Uncordon(kind.Name)
 	case d.Dropped != nil || len(d.Refused) > 0:
 		what += " that " + marked + " can serve it"
 	default:
@@ -143,11 +136,11 @@ func (d *Decision) withoutDefault() (what, remedy string) {
 
 // equalText says what fields of classes the claim asks for by equality terms, as if by its selector. It is empty for the default class.
 func equalText(d *Decision) string {
-	if d.facts == nil || d.asks() == nil {
+	if d.asks() == nil {
 		return ""
 	}
 	text, said := "", map[string]bool{}
-	for _, v := range d.facts.values {
+	for _, v := range d.values {
 		if !v.Indexed {
 			continue
 		}

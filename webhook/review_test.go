@@ -789,3 +789,40 @@ func TestCostlyDecisions(t *testing.T) {
 		assert.True(t, response.Allowed)
 	})
 }
+
+// TestCostlyDefaultKeepsNoTurn has claims without a selector, and one default class whose costly fit does not hold: the text of each answer
+// once took a place for good.
+func TestCostlyDefaultKeepsNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		costly := func(s *v1beta1.ClaimKindSpec) {
+			const letters = "'abcdefghijklmnopqrstuvwabcdefghijklmnopqrstuvw'.split('')"
+			s.Classes.Fits = []v1beta1.Fit{{Name: "Costly", Expression: "!" + letters + ".all(a, " + letters + ".all(b, a != class.metadata.name && b != claim.metadata.name))"}}
+		}
+		kind := inventory.NewClassKind(&v1beta1.ClassKind{
+			ObjectMeta: metav1.ObjectMeta{Name: "sqlclasses.example.org"}, Spec: v1beta1.ClassKindSpec{Default: v1beta1.Source{Annotation: "default"}},
+		}, sqlClasses.GroupVersionKind, false, newRegistration(costly))
+		inventory := newInventory(newClaimKind(costly), index(kind, "a-class @default=true"))
+		b := newBinder(t, inventory)
+		b.Decider.Live, b.Decider.Costly = nil, CostlyDecisions(true)
+		dryRun := true
+		for i, namespace := range []string{"mallory-1", "mallory-2", "mallory-3", "mallory-4"} {
+			request := newRequest(`{}`)
+			request.Namespace, request.DryRun = namespace, &dryRun
+			if i%2 == 0 {
+				request.DryRun = nil
+			}
+			response := mustReview(t, byResource(b), request)
+			require.Len(t, response.Warnings, 1)
+			assert.Contains(t, response.Warnings[0], "that is marked default can serve it")
+		}
+		begin := time.Now()
+		for i := range v1beta1.MaxCostlyDecisions {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			done, err := b.Decider.Costly(ctx, fmt.Sprint("honest-", i))
+			require.NoError(t, err, "We should keep no turn.")
+			defer done()
+			cancel()
+		}
+		assert.Zero(t, time.Since(begin), "We should keep nobody waiting.")
+	})
+}

@@ -45,7 +45,8 @@ const (
 	// LongExpressionCost is what a claim or a class costs to go through once if its fields are long: they have some 60 elements, or 600
 	// bytes. It protects the other classes: where not all can be judged, those with long fields are judged last.
 	LongExpressionCost = 64
-	// FreeExpressionCost is the part of the cost for one claim that needs no turn: 1 ms of CPU.
+	// FreeExpressionCost is the part of the cost for one claim that needs no turn: 1 ms of CPU. As much may be spent beside it on classes
+	// that the claim may not be allowed to use. Beyond it, the API server is asked about such a class before it is judged.
 	FreeExpressionCost = 20_000
 	// MaxCostlyDecisions limits the concurrent decisions that cost more. It protects the CPU of a replica. Beyond it, a claim waits its
 	// turn until its deadline, and gets 503.
