@@ -153,6 +153,10 @@ func TestLive(t *testing.T) {
 	assert.Equal(t, version, eval[string](b, "document.getElementById('main').dataset.version"))
 	assert.Equal(t, "half-typed", eval[string](b, "document.getElementById('name').value"), "We should not lose what somebody types.")
 
+	other.run(chromedp.Evaluate[chromedp.Void]("window.stays = document.getElementById('main').dataset.version"), chromedp.Click("#reload button"))
+	other.run(chromedp.Poll[chromedp.Void]("document.getElementById('main').dataset.version !== window.stays"))
+	assert.Regexp(t, `^As of [0-9:]{8}, \d+ (seconds?|minutes?) ago`, eval[string](other, "document.getElementById('as-of').innerText"))
+
 	require.NoError(t, u.end())
 	b.says("Not connected.")
 }

@@ -56,6 +56,7 @@ type World struct {
 	// What was read for the claims before, by name.
 	resources map[string]resource // of claim kinds
 	kinds     map[string]*Kind
+	offers    map[string]*offer // of class kinds
 	schemas   map[schema.GroupVersionKind]func() (*objectSchema, error)
 	ledgers   *ledgers
 	// counted are the views of the claim kinds that were asked for, which count their claims.
@@ -82,7 +83,7 @@ type Kind struct {
 func newWorld(own string) *World {
 	return &World{
 		source: source{objectNamespace: metav1.NamespaceDefault, crds: map[string]CRD{}, read: map[objectName]map[string]any{}},
-		own:    own, resources: map[string]resource{}, kinds: map[string]*Kind{}, counted: selector.Snapshot{},
+		own:    own, resources: map[string]resource{}, kinds: map[string]*Kind{}, offers: map[string]*offer{}, counted: selector.Snapshot{},
 		schemas: map[schema.GroupVersionKind]func() (*objectSchema, error){},
 	}
 }
@@ -250,8 +251,27 @@ func (w *World) kind(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, error) {
 	return v, nil
 }
 
-// offered classes of a kind, nil where the server leaves them out.
+// offer is what was read of a class kind for all claim kinds: its classes, with the notes and invalid expressions of a Kind.
+type offer struct {
+	by      *Kind
+	classes *inventory.Classes
+	err     error
+}
+
+// offered classes of a kind, nil where the server leaves them out. They are listed once, whatever number of claim kinds they serve.
 func (k *Kind) offered(ctx context.Context, ck *v1beta1.ClassKind) (*inventory.Classes, error) {
+	o := k.world.offers[ck.Name]
+	if o == nil {
+		o = &offer{by: &Kind{world: k.world}}
+		if o.classes, o.err = o.by.list(ctx, ck); ctx.Err() == nil {
+			k.world.offers[ck.Name] = o
+		}
+	}
+	k.Notes, k.invalid = append(k.Notes, o.by.Notes...), append(k.invalid, o.by.invalid...)
+	return o.classes, o.err
+}
+
+func (k *Kind) list(ctx context.Context, ck *v1beta1.ClassKind) (*inventory.Classes, error) {
 	if ready := connect.LeftOut(ck); ready != nil {
 		k.note("the classes of %s are left out, as classbind does (%s): %s", ck.Name, ready.Reason, ready.Message)
 		return nil, nil

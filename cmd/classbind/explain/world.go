@@ -113,6 +113,13 @@ func (s *source) remove(from *inventory.Classes, of resource) *inventory.Classes
 	return from
 }
 
+// Again returns a World of what this one has read, in which no claim was decided on.
+func (w *World) Again() *World {
+	again := *w
+	again.kinds, again.counted = map[string]*Kind{}, selector.Snapshot{}
+	return &again
+}
+
 // Registered are the ClaimKinds.
 func (w *World) Registered() []v1beta1.ClaimKind { return w.claimKinds }
 

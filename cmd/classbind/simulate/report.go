@@ -104,7 +104,7 @@ func (k *Kind) note(format string, args ...any) {
 
 // estimate of what was counted. The interval is that of a Poisson number, by the square root that makes its variance constant
 // (Anscombe 1948, "The transformation of Poisson, binomial and negative-binomial data"). A draw that others influence varies less.
-func (c *comparison) estimate(n counted) Estimate {
+func (c *Comparison) estimate(n counted) Estimate {
 	e := Estimate{Mean: float64(n.certain + n.drawn), Low: n.certain, High: n.certain}
 	if c.result.Unpredictable == 0 || n.drawn == 0 && n.certain > 0 {
 		return e
@@ -116,7 +116,8 @@ func (c *comparison) estimate(n counted) Estimate {
 	return e
 }
 
-func (c *comparison) end() *Kind {
+// End returns what became of all claims that were added.
+func (c *Comparison) End() *Kind {
 	k := c.result
 	for place, n := range c.rows {
 		k.Rows = append(k.Rows, Row{place, n.has, c.estimate(n.before), c.estimate(n.after)})

@@ -41,8 +41,6 @@ type Input struct {
 	ClaimKinds []string
 	// Claims is how many claims of each kind are made up, 0 for those that exist.
 	Claims int
-	// Seen is called for each claim, with what becomes of it after the change and why. It may be nil.
-	Seen func(claim *explain.Recreated, gets explain.Place, why string)
 }
 
 type run struct {
@@ -99,7 +97,29 @@ func Run(ctx context.Context, in Input) (*Report, error) {
 	return report, nil
 }
 
+// Now returns the comparison of the claims of a kind with themselves. It calls seen for each that is added, with what it gets and why.
+func Now(
+	ctx context.Context, w *explain.World, name string, seen func(claim *explain.Recreated, gets explain.Place, why string),
+) (*Comparison, error) {
+	c, err := (&run{before: w, after: w}).compare(ctx, name)
+	if err == nil {
+		c.seen = seen
+	}
+	return c, err
+}
+
 func (r *run) kind(ctx context.Context, name string) (*Kind, error) {
+	c, err := r.compare(ctx, name)
+	if err == nil {
+		err = r.claims(ctx, c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.End(), nil
+}
+
+func (r *run) compare(ctx context.Context, name string) (*Comparison, error) {
 	before, err := r.before.Kind(ctx, name)
 	if err != nil {
 		return nil, err
@@ -110,8 +130,8 @@ func (r *run) kind(ctx context.Context, name string) (*Kind, error) {
 			return nil, fmt.Errorf("after the change: %w", err)
 		}
 	}
-	c := &comparison{
-		before: before, after: after, rows: map[explain.Place]*tallied{}, moves: map[[2]explain.Place]*Move{}, seen: r.Seen,
+	c := &Comparison{
+		before: before, after: after, rows: map[explain.Place]*tallied{}, moves: map[[2]explain.Place]*Move{},
 		result: &Kind{ClaimKind: name, MadeUp: r.Claims > 0, Rows: []Row{}, Moves: []Move{}},
 	}
 	for _, k := range []*explain.Kind{before, after} {
@@ -126,15 +146,12 @@ func (r *run) kind(ctx context.Context, name string) (*Kind, error) {
 	if k := c.either(); k.Kind != nil {
 		c.result.Strategy = k.Kind.Strategy.Name
 	}
-	if err := r.claims(ctx, c); err != nil {
-		return nil, err
-	}
-	return c.end(), nil
+	return c, nil
 }
 
-func (r *run) claims(ctx context.Context, c *comparison) error {
+func (r *run) claims(ctx context.Context, c *Comparison) error {
 	if r.Claims == 0 {
-		return r.existing(ctx, c, func(raw []byte) error { return c.add(ctx, raw) })
+		return r.existing(ctx, c, func(raw []byte) error { return c.Add(ctx, raw) })
 	}
 	var patterns [][]byte
 	seen, random := 0, rand.New(rand.NewPCG(1, 2)) //nolint:gosec // Nothing is secret here, and a simulation can be repeated.
@@ -169,14 +186,14 @@ func (r *run) claims(ctx context.Context, c *comparison) error {
 		if err != nil {
 			return fmt.Errorf("cannot make up a claim: %w", err)
 		}
-		if err := c.add(ctx, raw); err != nil {
+		if err := c.Add(ctx, raw); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *run) existing(ctx context.Context, c *comparison, each func(raw []byte) error) error {
+func (r *run) existing(ctx context.Context, c *Comparison, each func(raw []byte) error) error {
 	if r.Config == nil {
 		for _, raw := range r.files[c.result.ClaimKind] {
 			if err := each(raw); err != nil {
@@ -207,8 +224,8 @@ func invented(k *explain.Kind) (all [][]byte) {
 	return all
 }
 
-// comparison of the claims of one kind. A side is nil where no ClaimKind registers them.
-type comparison struct {
+// Comparison of the claims of one kind. A side is nil where no ClaimKind registers them.
+type Comparison struct {
 	before, after *explain.Kind
 	result        *Kind
 	rows          map[explain.Place]*tallied
@@ -236,11 +253,12 @@ func (c *counted) add(to explain.Place, predictable, limited bool) {
 }
 
 // either side, that after the change if there are both.
-func (c *comparison) either() *explain.Kind {
+func (c *Comparison) either() *explain.Kind {
 	return cmp.Or(c.after, c.before)
 }
 
-func (c *comparison) add(ctx context.Context, raw []byte) error {
+// Add a claim, which is JSON.
+func (c *Comparison) Add(ctx context.Context, raw []byte) error {
 	var sides [2]*explain.Recreated
 	predictable := true
 	for i, k := range []*explain.Kind{c.before, c.after} {
@@ -289,7 +307,7 @@ func anyClass(p explain.Place) explain.Place {
 	return p
 }
 
-func (c *comparison) row(p explain.Place) *tallied {
+func (c *Comparison) row(p explain.Place) *tallied {
 	t := c.rows[p]
 	if t == nil {
 		t = &tallied{}
@@ -298,7 +316,7 @@ func (c *comparison) row(p explain.Place) *tallied {
 	return t
 }
 
-func (c *comparison) moved(claim *explain.Recreated, from, to explain.Place, why string) {
+func (c *Comparison) moved(claim *explain.Recreated, from, to explain.Place, why string) {
 	if from == to {
 		return
 	}

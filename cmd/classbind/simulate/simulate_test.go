@@ -202,7 +202,7 @@ func TestIntervals(t *testing.T) {
 		assert.InDelta(t, n-5.6*math.Sqrt(n), row.After.Low, 4*math.Sqrt(n), row)
 		assert.InDelta(t, n+5.6*math.Sqrt(n), row.After.High, 4*math.Sqrt(n), row)
 	}
-	assert.Equal(t, Estimate{7, 7, 7}, (&comparison{result: &Kind{}}).estimate(counted{certain: 7}), "What is certain needs no interval.")
+	assert.Equal(t, Estimate{7, 7, 7}, (&Comparison{result: &Kind{}}).estimate(counted{certain: 7}), "What is certain needs no interval.")
 }
 
 // TestPage has a hostile class.

@@ -31,6 +31,7 @@ func checkClaims(ctx context.Context, i *installation, s *Section) {
 	}
 	all, unbound := 0, 0
 	var failed []string
+	s.Failed = map[string]error{}
 	for _, k := range i.claimKinds {
 		found := i.served[k.Name]
 		if registry.NotInstalledOrUnsuitable(found.err) {
@@ -40,11 +41,15 @@ func checkClaims(ctx context.Context, i *installation, s *Section) {
 		c.classes, c.complete = i.classesOf(&k)
 		c.selected, err = claim.NewNamespaces(k.Spec.Claims.NamespaceSelector, i.own)
 		if err = cmp.Or(err, found.err); err == nil {
-			err = i.each(ctx, found.GroupVersionKind, c.add)
+			err = i.each(ctx, found.GroupVersionKind, func(claim *unstructured.Unstructured) {
+				if c.add(claim); i.visit != nil {
+					i.visit(k.Name, claim)
+				}
+			})
 		}
 		if err != nil {
 			s.unread("the claims of "+k.Name, err)
-			failed = append(failed, k.Name)
+			failed, s.Failed[k.Name] = append(failed, k.Name), err
 		}
 		if !c.complete {
 			s.Unread = append(s.Unread, Unread{

@@ -15,6 +15,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
@@ -76,7 +77,7 @@ and 2 if the cluster did not answer, or the command fails.`,
 		if err != nil {
 			return err
 		}
-		report, err := Read(c.Context(), config, flags.Own, c.ErrOrStderr())
+		report, err := Read(c.Context(), config, flags.Own, c.ErrOrStderr(), nil)
 		if err != nil {
 			return err
 		}
@@ -91,14 +92,16 @@ and 2 if the cluster did not answer, or the command fails.`,
 	return c
 }
 
-// Read a cluster, and check all sections. own is the namespace of classbind.
-func Read(ctx context.Context, config *rest.Config, own string, progress io.Writer) (*Report, error) {
+// Read a cluster, and check all sections. own is the namespace of classbind. It calls visit, unless that is nil, for each claim.
+func Read(
+	ctx context.Context, config *rest.Config, own string, progress io.Writer, visit func(string, *unstructured.Unstructured),
+) (*Report, error) {
 	c, err := connect.New(cluster.WithMaxDepth(config),
 		corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, admissionregistrationv1.AddToScheme)
 	if err != nil {
 		return nil, err
 	}
-	i := &installation{api: c.API, reader: c.Reader, own: own, now: time.Now(), renewal: renewal, progress: progress}
+	i := &installation{api: c.API, reader: c.Reader, own: own, now: time.Now(), renewal: renewal, progress: progress, visit: visit}
 	return i.report(ctx)
 }
 

@@ -41,6 +41,8 @@ type installation struct {
 	// renewal is the pause between two looks at a Lease that seems to be held no more, which progress reports.
 	renewal  time.Duration
 	progress io.Writer
+	// visit each claim, with the name of its ClaimKind. It may be nil.
+	visit func(claimKind string, claim *unstructured.Unstructured)
 
 	claimKinds []v1beta1.ClaimKind
 	classKinds []v1beta1.ClassKind

@@ -48,6 +48,8 @@ type Section struct {
 	Unbound map[string]int `json:"unbound,omitempty"`
 	// Unread is what could not be read.
 	Unread []Unread `json:"unread,omitempty"`
+	// Failed are why claims could not be read, by the name of their ClaimKind.
+	Failed map[string]error `json:"-"`
 
 	// unanswered is an error of the cluster, which is not that a right is missing.
 	unanswered error

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
@@ -25,9 +26,9 @@ import (
 )
 
 const (
-	// pause between two reads of the cluster, or pauseFactor times what the last one took, if that is longer.
-	pause       = 5 * time.Second
-	pauseFactor = 5
+	// Between two reads of the cluster is a pause of pauseFactor times what the last one took, within these limits.
+	minPause, maxPause = 5 * time.Second, 30 * time.Second
+	pauseFactor        = 5
 	// maxWaiting limits the claims without a class that are held of each kind.
 	maxWaiting = 1000
 )
@@ -36,11 +37,15 @@ const (
 type cache struct {
 	config *rest.Config
 	own    string
-	wanted chan struct{}
+	read   func(context.Context) (*snapshot, error)
+	// wanted says that somebody looks, and hurry that he waits.
+	wanted, hurry chan struct{}
 
 	mu    sync.Mutex // Guards what follows.
 	state state
-	// changed is closed when state is replaced.
+	// idle says that the next read begins once somebody looks.
+	idle bool
+	// changed is closed when state changes.
 	changed chan struct{}
 }
 
@@ -52,6 +57,32 @@ type state struct {
 	// err is why the last read failed, at failed.
 	err    error
 	failed time.Time
+	// reading says that a read goes on, or begins now.
+	reading bool
+}
+
+// age of what is shown, in words.
+func (s *state) age() string {
+	if s.snapshot == nil {
+		return ""
+	}
+	since, unit := time.Since(s.snapshot.at), time.Second
+	name := "second"
+	switch {
+	case since >= time.Hour:
+		unit, name = time.Hour, "hour"
+	case since >= time.Minute:
+		unit, name = time.Minute, "minute"
+	}
+	n := int64(since / unit)
+	if n != 1 {
+		name += "s"
+	}
+	text := fmt.Sprintf("%d %s ago", n, name)
+	if s.reading {
+		text += ", reading…"
+	}
+	return text
 }
 
 type snapshot struct {
@@ -79,6 +110,8 @@ type kind struct {
 	Certain bool
 	// Unread says that the claims were not read.
 	Unread bool
+
+	simulated *simulate.Comparison
 }
 
 type class struct {
@@ -103,29 +136,58 @@ type claimName struct{ Kind, Namespace, Name string }
 func (c claimName) String() string { return klog.KRef(c.Namespace, c.Name).String() }
 
 func newCache(config *rest.Config, own string) *cache {
-	return &cache{config: config, own: own, wanted: make(chan struct{}, 1), changed: make(chan struct{})}
+	c := &cache{config: config, own: own, wanted: make(chan struct{}, 1), hurry: make(chan struct{}, 1), changed: make(chan struct{})}
+	c.read = c.readCluster
+	return c
 }
 
 // run reads the cluster until the context ends, while somebody looks.
 func (c *cache) run(ctx context.Context) {
 	for {
 		start := time.Now()
+		c.mark(true, false)
 		s, err := c.read(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		c.replace(s, err)
-		select {
-		case <-time.After(max(pause, pauseFactor*time.Since(start))):
-		case <-ctx.Done():
-			return
-		}
-		select {
-		case <-c.wanted:
-		case <-ctx.Done():
-			return
+		wanted, pause := (chan struct{})(nil), time.After(min(maxPause, max(minPause, pauseFactor*time.Since(start))))
+		for waits := true; waits; {
+			select {
+			case <-pause:
+				wanted = c.wanted
+				c.mark(false, true)
+			case <-wanted:
+				waits = false
+			case <-c.hurry:
+				waits = false
+			case <-ctx.Done():
+				return
+			}
 		}
 	}
+}
+
+func (c *cache) mark(reading, idle bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state.reading, c.idle = reading, idle
+	c.wake()
+}
+
+// wake those who wait for another state.
+func (c *cache) wake() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// reload reads the cluster without a pause.
+func (c *cache) reload() {
+	select {
+	case c.hurry <- struct{}{}:
+	default:
+	}
+	c.mark(true, false)
 }
 
 // replace the state. What was read before stays where a read fails.
@@ -133,13 +195,13 @@ func (c *cache) replace(s *snapshot, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state.version++
+	c.state.reading = false
 	if c.state.err = err; err != nil {
 		c.state.failed = time.Now()
 	} else {
 		c.state.snapshot = s
 	}
-	close(c.changed)
-	c.changed = make(chan struct{})
+	c.wake()
 }
 
 // now returns the state, and a channel that is closed when there is another. It says that somebody looks.
@@ -150,37 +212,54 @@ func (c *cache) now() (state, <-chan struct{}) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.state.reading, c.idle = c.state.reading || c.idle, false
 	return c.state, c.changed
 }
 
-func (c *cache) read(ctx context.Context) (*snapshot, error) {
-	s := &snapshot{at: time.Now()}
+// readCluster reads what is registered, the classes and the claims of all kinds, each once.
+func (c *cache) readCluster(ctx context.Context) (*snapshot, error) {
+	s, answers := &snapshot{at: time.Now()}, &memo{answers: map[string]answer{}}
+	defer answers.end()
+	config := rest.CopyConfig(c.config)
+	config.Wrap(answers.before)
 	var err error
-	if s.status, err = status.Read(ctx, c.config, c.own, io.Discard); err != nil {
+	if s.cluster, err = explain.NewWorld(ctx, config, nil, c.own, "", explain.Change{}); err != nil {
 		return nil, err
 	}
-	if s.cluster, err = explain.NewWorld(ctx, c.config, nil, c.own, "", explain.Change{}); err != nil {
+	again, specs, kinds := s.cluster.Again(), s.cluster.Registered(), map[string]*kind{}
+	for i := range specs {
+		k := &kind{Name: specs[i].Name, Spec: specs[i].Spec, Certain: true}
+		k.simulated, k.Err = simulate.Now(ctx, again, k.Name, k.seen)
+		s.kinds, kinds[k.Name] = append(s.kinds, k), k
+	}
+	s.status, err = status.Read(ctx, config, c.own, io.Discard, func(name string, claim *unstructured.Unstructured) {
+		if k := kinds[name]; k != nil && k.Err == nil {
+			raw, _ := claim.MarshalJSON() // It was JSON.
+			k.Err = k.simulated.Add(ctx, raw)
+		}
+	})
+	if err != nil {
 		return nil, err
 	}
-	kinds := s.cluster.Registered()
-	for i := range kinds {
-		s.kinds = append(s.kinds, c.kind(ctx, s, &kinds[i]))
+	for i, k := range s.kinds {
+		k.read(ctx, s, &specs[i])
 	}
 	return s, nil
 }
 
-func (c *cache) kind(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) *kind {
-	k := &kind{Name: spec.Name, Spec: spec.Spec, Certain: true}
+// read the findings and the classes of a kind whose claims were read.
+func (k *kind) read(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) {
 	for _, section := range s.status.Sections {
 		for _, f := range section.Findings {
 			if slices.Contains(strings.Split(f.Where, ", "), "claimkind/"+k.Name) {
 				k.Findings = append(k.Findings, f)
 			}
 		}
+		k.Err = cmp.Or(k.Err, section.Failed[k.Name])
 	}
-	byName := map[selector.ClassName]*class{}
-	var view *explain.Kind
-	if view, k.Err = s.cluster.View(ctx, spec); view != nil {
+	byName, unread := map[selector.ClassName]*class{}, k.Err
+	view, err := s.cluster.View(ctx, spec)
+	if k.Err = cmp.Or(err, unread); view != nil {
 		k.Notes = view.Notes
 		for _, classes := range view.Classes {
 			classes.Each(func(c *inventory.Class) {
@@ -190,12 +269,11 @@ func (c *cache) kind(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) 
 			})
 		}
 	}
-	report, err := simulate.Run(ctx, simulate.Input{Config: c.config, Own: c.own, ClaimKinds: []string{k.Name}, Seen: k.seen})
-	if err != nil {
-		k.Err, k.Unread = cmp.Or(k.Err, err), true
-		return k
+	if k.Unread = unread != nil; k.Unread {
+		return
 	}
-	simulated := &report.Kinds[0]
+	simulated := k.simulated.End()
+	k.simulated = nil // It holds all classes.
 	k.Claims, k.Certain = simulated.Claims, simulated.Unpredictable == 0
 	for _, row := range simulated.Rows {
 		if row.Outcome != "" { // It is no class.
@@ -212,7 +290,6 @@ func (c *cache) kind(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) 
 	slices.SortFunc(k.Classes, func(a, b *class) int {
 		return cmp.Or(b.Has-a.Has, cmp.Compare(b.Expected, a.Expected), strings.Compare(a.String(), b.String()))
 	})
-	return k
 }
 
 func newClass(of *inventory.Class) *class {

@@ -10,6 +10,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -92,11 +93,12 @@ func newPages(c *cache, namespace string) *pages {
 		p.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, assets, "assets/"+name) })
 	}
 	p.HandleFunc("GET /events", p.events)
-	for path, screen := range map[string]func(*page, *http.Request) error{
+	p.HandleFunc("POST /reload", p.reload)
+	for pattern, screen := range map[string]func(*page, *http.Request) error{
 		"GET /{$}": p.kinds, "GET /kind": p.kind, "GET /claim": p.claim, "GET /whatif": p.whatIf, "POST /whatif": p.whatIf,
 		"GET /": func(*page, *http.Request) error { return notFound("There is no such page.") },
 	} {
-		p.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) { p.serve(w, r, screen) })
+		p.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { p.serve(w, r, screen) })
 	}
 	return p
 }
@@ -107,10 +109,10 @@ type page struct {
 	Version       int
 	// Live pages are replaced by what they have become.
 	Live bool
-	// At is when the cluster was read, and Stale why not since.
-	At    time.Time
-	Stale string
-	Body  any
+	// At is when the cluster was read, Age says it in words, and Stale why not since.
+	At         time.Time
+	Age, Stale string
+	Body       any
 
 	status   int
 	snapshot *snapshot
@@ -129,7 +131,9 @@ func (e notFound) Error() string { return string(e) }
 // serve a screen, or the message why there is none.
 func (p *pages) serve(w http.ResponseWriter, r *http.Request, screen func(*page, *http.Request) error) {
 	state, _ := p.cache.now()
-	shown := &page{Version: state.version, Live: r.Method != http.MethodPost, snapshot: state.snapshot, status: http.StatusOK}
+	shown := &page{
+		Version: state.version, Age: state.age(), Live: r.Method != http.MethodPost, snapshot: state.snapshot, status: http.StatusOK,
+	}
 	if state.err != nil {
 		shown.Stale = fmt.Sprintf("Not read since, at %s: %v", state.failed.Format(time.TimeOnly), truncate.Error(state.err))
 	}
@@ -322,7 +326,19 @@ func (p *pages) whatIf(s *page, r *http.Request) error {
 	return nil
 }
 
-// events is a stream that names each new version of the state.
+// reload reads the cluster now, and leads back to the page that asked, which is one of ours.
+func (p *pages) reload(w http.ResponseWriter, r *http.Request) {
+	p.cache.reload()
+	back := &url.URL{}
+	if from, err := url.Parse(r.Referer()); err == nil {
+		_, screen := path.Split(from.Path)
+		back.Path, back.RawQuery = screen, from.RawQuery
+	}
+	w.Header().Set("Location", "./"+back.String())
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// events is a stream that names each new version of the state, and tells how old it is.
 func (p *pages) events(w http.ResponseWriter, r *http.Request) {
 	select {
 	case p.streams <- struct{}{}:
@@ -335,9 +351,9 @@ func (p *pages) events(w http.ResponseWriter, r *http.Request) {
 	to, known := http.NewResponseController(w), r.URL.Query().Get("version")
 	for {
 		state, changed := p.cache.now()
-		text := ":\n\n"
+		text := "event: age\ndata: " + state.age() + "\n\n"
 		if version := strconv.Itoa(state.version); version != known {
-			text, known = "data: "+version+"\n\n", version
+			text, known = text+"data: "+version+"\n\n", version
 		}
 		if to.SetWriteDeadline(time.Now().Add(writeTimeout)) != nil {
 			return

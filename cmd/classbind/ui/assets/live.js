@@ -33,7 +33,17 @@ function listen() {
   source.onopen = () => offline(false);
   source.onerror = () => offline(true);
   source.onmessage = () => update().catch(() => offline(true));
+  source.addEventListener("age", (e) => {
+    const age = document.getElementById("age");
+    if (age) age.textContent = e.data;
+  });
 }
+
+// What somebody types stays when he reloads.
+document.getElementById("reload")?.addEventListener("submit", (e) => {
+  e.preventDefault();
+  fetch(e.target.action, { method: "POST", redirect: "manual" }).catch(() => offline(true));
+});
 
 document.addEventListener("visibilitychange", listen);
 addEventListener("pagehide", () => source?.close());
