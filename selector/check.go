@@ -154,7 +154,7 @@ func (d *lazyDeadline) refuses(claim subject, c *inventory.Class) (*Refused, err
 		}
 	}
 	if kind.judges() {
-		i, err := kind.judgeInTurn(claim, c, d.turn)
+		i, err := kind.judgeInTurn(claim, c, d)
 		if claim.facts.err != nil {
 			return nil, claim.facts.err
 		}

@@ -210,7 +210,7 @@ func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, f
 		}
 		order := order{
 			view: view, claim: claim, seed: kind.Seed(claim.Claim, fresh), granted: d.granted(kind, claim.Claim),
-			turn: deadline.turn, hides: kind.Use != "" && (isGated || mode == Preview), keeps: isGated, remembers: remembers,
+			deadline: deadline, hides: kind.Use != "" && (isGated || mode == Preview), keeps: isGated, remembers: remembers,
 		}
 		best := order.first(decision)
 		if err := decision.settle(claim, best.class != nil); err != nil || !decision.Drawn() {

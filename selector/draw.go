@@ -259,8 +259,7 @@ type order struct {
 	// hides says that the claim may not use all classes, keeps that a gate may refuse the first, and remembers that classes may be judged
 	// again.
 	hides, keeps, remembers bool
-	// turn waits for the turn of a costly decision.
-	turn func() error
+	deadline                *lazyDeadline
 	// rest are the candidates after the first, once the second was asked for, or all where gates and expressions drop classes.
 	rest *candidateHeap
 	// later says that a second candidate was asked for.
@@ -313,7 +312,7 @@ func (o *order) first(decision *Decision) (best candidate) {
 func (o *order) judge(best *candidate, decision *Decision, c *inventory.Class, seat int8) (left bool) {
 	kind := o.view.Kind
 	o.claim.facts.remembers = o.remembers || decision.Candidates == 0 // Without a candidate, the same classes may be read live.
-	switch filter, err := kind.judgeInTurn(o.claim, c, o.turn); {
+	switch filter, err := kind.judgeInTurn(o.claim, c, o.deadline); {
 	case errors.Is(err, expression.ErrBudget) && kind.Asks(o.claim.Claim) == nil: // The next seat is not for it.
 		decision.leave(c)
 		return false
@@ -398,7 +397,7 @@ func (o *order) judgeLater(c *candidate, decision *Decision) (filter int, err er
 		if !o.later {
 			o.later, facts.budget.Left = true, max(facts.budget.Left, v1beta1.MaxExpressionCost/2)
 		}
-		filter, err = kind.judgeInTurn(o.claim, c.class, o.turn)
+		filter, err = kind.judgeInTurn(o.claim, c.class, o.deadline)
 	}
 	if c.judged = filter < 0; c.judged {
 		decision.Candidates++

@@ -46,10 +46,10 @@ type judgement struct {
 }
 
 // judgeInTurn judges a class, and waits for the turn of a costly decision before it costs too much.
-func (k *ClaimKind) judgeInTurn(claim subject, c *inventory.Class, turn func() error) (filter int, err error) {
+func (k *ClaimKind) judgeInTurn(claim subject, c *inventory.Class, d *lazyDeadline) (filter int, err error) {
 	const free = v1beta1.MaxExpressionCost - v1beta1.FreeExpressionCost
 	if f := claim.facts; f.err == nil && f.budget.Left < free {
-		f.err = turn()
+		f.err = d.turn()
 	}
 	return k.judge(claim, c)
 }
