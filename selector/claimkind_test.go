@@ -42,6 +42,47 @@ func enumerated(s *apiextensionsv1.JSONSchemaProps, path string, around func(val
 	}
 }
 
+// TestWhenAbsent has claims without a selector, for each value of that choice, and what may be wrong with the default class.
+func TestWhenAbsent(t *testing.T) {
+	text, err := os.ReadFile("../deploy/crd/classbind.io_claimkinds.yaml")
+	require.NoError(t, err)
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	require.NoError(t, yaml.Unmarshal(text, crd))
+	spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	outcomes := map[string]string{ // of a class without a mark, and of default classes: one that fits, another driver's, ...
+		"Default": "told bound told told told told", "DefaultIfAny": "silent bound silent told told told",
+		"Any": "bound bound told told told told", "LeaveAlone": "silent silent silent silent silent silent",
+	}
+	for _, value := range spec.Properties["selector"].Properties["whenAbsent"].Enum {
+		absent := strings.Trim(string(value.Raw), `"`)
+		var got []string
+		for _, tc := range []struct {
+			driver      any
+			annotations []string
+		}{
+			{"a", nil}, {"a", []string{"example.org/default", "true"}}, {"b", []string{"example.org/default", "true"}},
+			{nil, []string{"example.org/default", "true"}},
+			{"a", []string{"example.org/default", "true", v1beta1.CordonedAnnotation, "true"}},
+			{"a", []string{"example.org/default", "true", "example.org/weight", "0"}},
+		} {
+			e := newExpressive(specs(`{selector: {whenAbsent: `+absent+`}, classes: {fits: [{name: Driver, expression: "claim.spec.driver + '' == class.spec.driver + ''"}]}}`, `{}`))
+			d := e.with("class", map[string]any{"driver": tc.driver}, tc.annotations...).decided(t, map[string]any{"driver": "a"})
+			switch warning := d.Warning(); {
+			case d.Class != nil:
+				got = append(got, "bound")
+			case d.Drawn() && warning != "":
+				got = append(got, "told")
+				assert.Equal(t, tc.annotations == nil, strings.Contains(warning, "mark a class default"), "We should not advise to mark a second one: %s", warning)
+			default:
+				got = append(got, "silent")
+			}
+		}
+		assert.Equal(t, outcomes[absent], strings.Join(got, " "), absent)
+		delete(outcomes, absent)
+	}
+	assert.Empty(t, outcomes)
+}
+
 // TestEnumerationsAreOpen gives each field of a ClaimKind that is an enumeration a value of a later release.
 func TestEnumerationsAreOpen(t *testing.T) {
 	text, err := os.ReadFile("../deploy/crd/classbind.io_claimkinds.yaml")

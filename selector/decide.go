@@ -496,8 +496,18 @@ func (d *Decision) Denied() bool {
 func (d *Decision) Unneeded() bool {
 	return d.Drawn() && d.Class == nil && d.Lacks == "" && d.Claim.Selector == nil && d.Claim.Given == nil &&
 		(d.View.Kind.Use != "" || // A default that it may not use is none, and one that it cannot get is to be told.
-			d.Candidates == 0 && d.Dropped == nil && len(d.Refused) == 0) &&
+			d.Candidates == 0 && len(d.Refused) == 0 && !d.misses()) &&
 		d.View.Kind.WhenNoSelector == v1beta1.NoSelectorDefaultIfAny
+}
+
+// misses reports whether a class was dropped for another reason than that it does not fit the claim: it might be mended.
+func (d *Decision) misses() bool {
+	for i, n := range d.Dropped {
+		if n > 0 && (i < d.View.Kind.free+2 || d.View.Kind.filters[i].reason == reasonNoScore) {
+			return true
+		}
+	}
+	return false
 }
 
 // Warning tells the claim's author, or the cluster's admins, what to fix. It is empty if nothing is wrong.

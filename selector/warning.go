@@ -127,11 +127,9 @@ func (d *Decision) withoutDefault() (what, remedy string) {
 		return fmt.Sprintf("this claim of %q has no class selector, and the default class %q is cordoned", kind.Name, d.cordoned),
 			remedy + "have an admin " + d.cordoned.Uncordon(kind.Name)
 	case d.Dropped != nil || len(d.Refused) > 0:
-		what += " that " + marked + " can serve it"
-	default:
-		what += " " + marked
+		return what + " that " + marked + " can serve it", strings.TrimSuffix(remedy, ", or ") // There may be no second.
 	}
-	return what, remedy + "mark a class default"
+	return what + " " + marked, remedy + "mark a class default"
 }
 
 // equalText says what fields of classes the claim asks for by equality terms, as if by its selector. It is empty for the default class.
