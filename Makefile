@@ -126,15 +126,15 @@ size: ## Print how large classbind is, and hold it against bounds
 # -count=1, because the tests run a command that they do not import: a cached result would prove nothing.
 .PHONY: test
 test: unit control-plane ## Run what tells you that a change is sound
-	@$(E2E_TEST) -short -count=1 -parallel 8 -timeout 1h -skip '^TestCapacityRate$$' ./...
+	@$(E2E_TEST) -short -count=1 -parallel 8 -timeout 1h ./...
 
 # CRDS is a folder of CRDs of projects that publish no module with them. See e2e/crds_test.go.
 # Attacks and rates run alone, because they measure.
 .PHONY: test-all
 test-all: control-plane ## Run all tests: explorations, races, presets, upgrades, releases and attacks, too
 	@go test $(RACE) ./...
-	@$(E2E_TEST) -count=1 -parallel 8 -timeout 3h -skip '^Test(Hostile|CapacityRate)$$' ./...
-	$(MAKE) hostile rate test-ui
+	@$(E2E_TEST) -count=1 -parallel 8 -timeout 3h -skip '^TestHostile$$' ./...
+	$(MAKE) hostile test-ui
 
 # It installs Chromium of the distribution where there is none. SHORT makes the large cluster smaller.
 .PHONY: test-ui
@@ -180,15 +180,11 @@ hostile: control-plane ## Attack classbind while honest claims are created: make
 	@$(if $(filter PageToken,$(ATTACK)),,$(E2E) go test -v -count=1 -timeout 1h -run '^TestHostile$$/$(ATTACK)' .)
 	@$(if $(filter-out PageToken,$(ATTACK)),,e2e/ui/chromium > /dev/null && $(UI) go test -v -count=1 -run '^TestPageToken$$' .)
 
-.PHONY: rate
-rate: control-plane ## Measure what a reservation of an enforced capacity costs
-	@$(E2E) go test -short -v -count=1 -run '^TestCapacityRate$$' .
-
 # Settings: REQUESTS of the model (3), ROUNDS of each scenario (2000), REPLICAS (3), APISERVERS (2), WRITERS (16).
 .PHONY: race
-race: control-plane ## Prove at length that there is one default, and that no class holds too much: make race ROUNDS=200
+race: control-plane ## Prove at length that there is one default: make race ROUNDS=200
 	@echo "==> Exploring every interleaving of requests (three take a minute)"
-	@REQUESTS=$${REQUESTS:-3} go test -v -timeout 24h -run TestEveryInterleaving ./webhook/onedefault ./webhook/capacity
+	@REQUESTS=$${REQUESTS:-3} go test -v -timeout 24h -run TestEveryInterleaving ./webhook/onedefault
 	@echo "==> Compiling the race (a first time, for half a minute)"
 	@$(E2E) go run ./cmd/race $(if $(ROUNDS),--rounds=$(ROUNDS)) $(if $(REPLICAS),--replicas=$(REPLICAS)) \
 	  $(if $(APISERVERS),--api-servers=$(APISERVERS)) $(if $(WRITERS),--writers=$(WRITERS))

@@ -1,27 +1,20 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
-	"github.com/classbind/classbind/webhook/capacity"
 )
 
 func (w *world) registerCapacity(t *testing.T, group, spec, capacity, classes string) {
@@ -33,7 +26,7 @@ func (w *world) registerCapacity(t *testing.T, group, spec, capacity, classes st
 func TestCapacity(t *testing.T) {
 	notInPods(t, "Each of several replicas counts for itself.")
 	w := sharedWorld(t)
-	t.Run("Soft", func(t *testing.T) {
+	t.Run("Full", func(t *testing.T) {
 		const group = "capacity.test"
 		classes := ""
 		for _, name := range []string{"gold", "silver", "bronze"} {
@@ -92,13 +85,30 @@ func TestCapacity(t *testing.T) {
 		require.NoError(t, w.Delete(t.Context(), first))
 		w.awaitStored(t, second, "Class/only", "A claim that waits should get the room that another leaves.")
 	})
+
+	t.Run("Stored", func(t *testing.T) {
+		const group = "stored.capacity.test"
+		notInPods(t, "It needs the kubeconfig of an admin.")
+		w.resources(t, "Claim claims."+group+" Namespaced")
+		for _, name := range []string{"a", "b", "c", "d"} {
+			w.apply(t, claimWith(group, name, "{size: 2, classSelector: {}}"))
+		}
+		w.registerCapacity(t, group, "{classes: {usage: claim.spec.size}}", "{}", class(group, "Class", "disk", `annotations: {classbind.io/capacity: "5"}, `))
+		for _, flag := range []string{"--dry-run", "--dry-run=false"} {
+			out, _, exit := w.classbind(t, "bind", "claims."+group, "-A", flag, "--kubeconfig="+w.plane.Kubeconfig)
+			assert.Equal(t, 1, exit, out)
+			assert.Contains(t, out, "2 bound, 2 without a class", "We should bind as many as there is room for.")
+		}
+		out, _, _ := w.classbind(t, "explain", "claim."+group+"/d", "--namespace=default", "--kubeconfig="+w.plane.Kubeconfig)
+		assert.Contains(t, out, "full: 4 of 5, and this claim uses 2", "We should count the claims that are stored.")
+	})
 }
 
-// TestCapacitySoft has clients of several replicas fill classes: each replica counts a claim of another once it is stored.
-func TestCapacitySoft(t *testing.T) {
+// TestCapacityOfReplicas has clients of several replicas fill classes: each replica counts a claim of another once it is stored.
+func TestCapacityOfReplicas(t *testing.T) {
 	long(t)
 	t.Parallel()
-	const group, n, holds, inFlight = "soft.test", 10, 50, 16
+	const group, n, holds, inFlight = "replicas.test", 10, 50, 16
 	w := newWorld(t, controlplane.Options{})
 	balancer := must(classbind.NewBalancer())(t)
 	t.Cleanup(func() { _ = balancer.Close() })
@@ -124,164 +134,4 @@ func TestCapacitySoft(t *testing.T) {
 	t.Logf("with %d clients and 3 replicas, %d classes of %d have %d claims more than they hold in all, and %d at most", inFlight, n, holds, over, most)
 	assert.Len(t, used, n+1, "We should use every class, and leave some claims without.")
 	assert.LessOrEqual(t, most, inFlight, "We should give no more than what is in flight.")
-}
-
-const hardWindow = 2 * time.Second
-
-// hardWorld has classes of a kind whose capacity is enforced, with these annotations.
-func hardWorld(t *testing.T, group, claims string, classes map[string]string, flags ...string) *world {
-	w, _ := servedWorld(t, controlplane.Options{}, append(flags, "--in-flight-window="+hardWindow.String())...)
-	manifest := kinds(group, claims) + classKind("classes."+group,
-		"{claimKinds: [{name: claims."+group+"}], capacity: {enforcement: Hard, perNamespace: {annotation: per-namespace}}}")
-	for name, annotations := range classes {
-		manifest += class(group, "Class", name, "annotations: {"+annotations+"}, ")
-	}
-	w.install(t, manifest)
-	for name := range classes {
-		w.awaitLedger(t, group, name, func(col *attempt, l *v1beta1.Ledger) { assert.True(col, l.Spec.Open) })
-	}
-	return w
-}
-
-func (w *world) awaitLedger(t *testing.T, group, class string, check func(*attempt, *v1beta1.Ledger)) {
-	eventually(t, func(col *attempt) {
-		l := &v1beta1.Ledger{}
-		require.NoError(col, w.Get(t.Context(), client.ObjectKey{Namespace: classbind.Namespace, Name: capacity.NameOf("classes."+group, "", class)}, l))
-		check(col, l)
-	})
-}
-
-func used(amount int64) func(*attempt, *v1beta1.Ledger) {
-	return func(col *attempt, l *v1beta1.Ledger) {
-		assert.Equal(col, [2]int64{amount, 0}, [2]int64{l.Spec.Used, l.Spec.Reserved}, "%+v", l.Spec)
-	}
-}
-
-// TestCapacityEnforced fills classes to the last place, by the draw, by name and by growth.
-func TestCapacityEnforced(t *testing.T) {
-	t.Parallel()
-	const group = "hard.test"
-	w := hardWorld(t, group, "{reference: {path: .spec.classRef}, selector: {whenAbsent: Any}, classes: {usage: 'has(claim.spec.size) ? claim.spec.size : 1'}}",
-		map[string]string{"a": "classbind.io/capacity: '5'", "b": "classbind.io/capacity: '5', per-namespace: '3'"})
-	bound := map[any]int{}
-	for i := range 13 {
-		c := naming(group, "default", fmt.Sprint("claim-", i), "")
-		require.NoError(t, w.Create(t.Context(), c))
-		bound[at(c, "spec", "classRef", "name")]++
-	}
-	assert.Equal(t, map[any]int{"a": 5, "b": 3, nil: 5}, bound, "We should fill each class, as far as the namespace may.")
-	w.awaitLedger(t, group, "a", used(5))
-	w.awaitLedger(t, group, "b", used(3))
-	const a, b = "apiVersion=hard.test/v1 kind=Class name=a", "apiVersion=hard.test/v1 kind=Class name=b"
-	err := w.Create(t.Context(), naming(group, "default", "named", a))
-	require.True(t, apierrors.IsForbidden(err) || apierrors.IsTooManyRequests(err), "%v", err)
-	require.ErrorContains(t, err, "full: 5 of 5")
-	err = w.Create(t.Context(), naming(group, "default", "named", b))
-	require.ErrorContains(t, err, `full for the namespace "default": 3 of 3`)
-	err = w.Create(t.Context(), naming(group, "default", "named", "apiVersion=hard.test/v1 kind=Class name=none"))
-	require.ErrorContains(t, err, "not there")
-
-	w.namespaces(t, "other")
-	inOther := naming(group, "other", "named", b)
-	require.NoError(t, w.Create(t.Context(), inOther.DeepCopy(), client.DryRunAll), "We should reserve nothing for a dry run.")
-	require.NoError(t, w.Create(t.Context(), inOther))
-	w.awaitLedger(t, group, "b", used(4))
-	grow := func(size int64) error {
-		require.NoError(t, unstructured.SetNestedField(inOther.Object, size, "spec", "size"))
-		return w.Update(t.Context(), inOther)
-	}
-	require.NoError(t, grow(2))
-	w.awaitLedger(t, group, "b", used(5))
-	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(inOther), inOther))
-	err = grow(3)
-	require.ErrorContains(t, err, "full: 5 of 5", "We should refuse growth beyond the capacity.")
-	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(inOther), inOther))
-	require.NoError(t, grow(1), "We should let a claim shrink.")
-	w.awaitLedger(t, group, "b", used(4))
-
-	require.NoError(t, w.Delete(t.Context(), naming(group, "other", "named", "")))
-	w.awaitLedger(t, group, "b", used(3))
-
-	// A ledger that is edited, or deleted, is counted again.
-	l := &v1beta1.Ledger{}
-	key := client.ObjectKey{Namespace: classbind.Namespace, Name: capacity.NameOf("classes."+group, "", "a")}
-	for name, spoil := range map[string]func() error{
-		"edited":  func() error { l.Spec.Used = 0; return w.Update(t.Context(), l) },
-		"deleted": func() error { return w.Delete(t.Context(), l) },
-	} {
-		require.NoError(t, w.Get(t.Context(), key, l))
-		require.NoError(t, spoil())
-		err = w.Create(t.Context(), naming(group, "default", "spoilt-"+name, a))
-		require.Error(t, err, "We should give nothing while it is not counted.")
-		w.awaitLedger(t, group, "a", func(col *attempt, l *v1beta1.Ledger) { assert.True(col, l.Spec.Open); used(5)(col, l) })
-		require.ErrorContains(t, w.Create(t.Context(), naming(group, "default", "after-"+name, a)), "full: 5 of 5")
-		w.awaitCondition(t, &v1beta1.ClassKind{}, "classes."+group, v1beta1.ConditionCapacityEnforced, metav1.ConditionTrue, "full are Class/a")
-	}
-}
-
-// TestCapacityRate measures what a reservation costs, and holds the size of a ledger. make rate runs it alone.
-func TestCapacityRate(t *testing.T) {
-	const group, n = "rate.test", 10
-	classes := map[string]string{}
-	for i := range n {
-		classes[fmt.Sprint("class-", i)] = "classbind.io/capacity: 1M"
-	}
-	w := hardWorld(t, group, "{reference: {path: .spec.classRef}, selector: {whenAbsent: Any}}", classes)
-	w.register(t, "free.test", "{reference: {path: .spec.classRef}, selector: {whenAbsent: Any}}", class("free.test", "Class", "free", ""))
-	alone := func(group string) (took []time.Duration) {
-		for i := range 200 {
-			began := time.Now()
-			require.NoError(t, w.Create(t.Context(), naming(group, "default", fmt.Sprint("alone-", i), "")))
-			took = append(took, time.Since(began))
-		}
-		slices.Sort(took)
-		return took
-	}
-	took, without := alone(group), alone("free.test")
-	t.Logf("a create took %v (p50), %v (p99); without a capacity %v and %v", took[100], took[198], without[100], without[198])
-	var mu sync.Mutex
-	reservations, size := 0, 0
-	key := client.ObjectKey{Namespace: classbind.Namespace, Name: capacity.NameOf("classes."+group, "", "class-0")}
-	for _, phase := range []struct {
-		what, group, reference string
-		clients                int
-	}{
-		{"none", "free.test", "", 16},
-		{"ten", group, "", 16},
-		{"ten", group, "", 64},
-		{"one", group, "apiVersion=rate.test/v1 kind=Class name=class-0", 16},
-		{"one", group, "apiVersion=rate.test/v1 kind=Class name=class-0", 64},
-	} {
-		began := time.Now()
-		const claims = 2000
-		var all errgroup.Group
-		all.SetLimit(phase.clients)
-		for i := range claims {
-			all.Go(func() error {
-				if i%50 == 0 {
-					l := &v1beta1.Ledger{}
-					if err := w.Get(t.Context(), key, l); err != nil {
-						return err
-					}
-					text, _ := json.Marshal(l)
-					mu.Lock()
-					reservations, size = max(reservations, len(l.Spec.Reservations)), max(size, len(text))
-					mu.Unlock()
-				}
-				return w.Create(t.Context(), naming(phase.group, "default", fmt.Sprint(phase.what, "-", phase.clients, "-", i), phase.reference))
-			})
-		}
-		require.NoError(t, all.Wait())
-		t.Logf("classes with a capacity: %s; %d clients: %.0f creates a second", phase.what, phase.clients, claims/time.Since(began).Seconds())
-	}
-	t.Logf("the ledger of a class had at most %d reservations and %d bytes", reservations, size)
-	assert.Less(t, size, 100<<10)
-	used := int64(0)
-	for name := range classes {
-		w.awaitLedger(t, group, name, func(col *attempt, l *v1beta1.Ledger) { assert.Zero(col, l.Spec.Reserved) })
-		l := &v1beta1.Ledger{}
-		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: classbind.Namespace, Name: capacity.NameOf("classes."+group, "", name)}, l))
-		used += l.Spec.Used
-	}
-	assert.EqualValues(t, 8200, used)
 }

@@ -178,15 +178,7 @@ func TestGuard(t *testing.T) {
 // TestRace is the short form of make race. It has the machine to itself, because a request that is starved takes longer than the API
 // servers are given here. That the judge would see a double default is tested beside it.
 func TestRace(t *testing.T) {
-	testRace(t, race.ShortScenarios(), map[string]int{"race": 12, "partitions": 12, "twins": 12, "forger": 12, "chaos": 6})
-}
-
-// TestCapacityRace is the same for capacities. That the auditor would see too much is tested beside it.
-func TestCapacityRace(t *testing.T) {
-	testRace(t, race.ShortCapacityScenarios(), map[string]int{"capacity": 30, "capacity-chaos": 60})
-}
-
-func testRace(t *testing.T, scenarios []race.Scenario, rounds map[string]int) {
+	scenarios, rounds := race.ShortScenarios(), map[string]int{"race": 12, "partitions": 12, "twins": 12, "forger": 12, "chaos": 6}
 	long(t)
 	notInPods(t, "It needs control planes of its own, with replicas as processes beside them.")
 	timing := scenarios[0].Timing

@@ -317,7 +317,7 @@ func (b *besieged) forgedCreations(_ *testing.T) {
 	})
 }
 
-// forgedClaims ask for a class in the stranger's own namespace, one selector after the other, and take turns and reservations.
+// forgedClaims ask for a class in the stranger's own namespace, one selector after the other, and take turns and capacity.
 func (b *besieged) forgedClaims(_ *testing.T) {
 	s := b.stranger()
 	attackers(b.attack, 8, 20*time.Millisecond, func(i int) {

@@ -291,7 +291,7 @@ func (w *world) rights(t *testing.T) {
 		{certManager, "classbind-cert-manager", []string{"secrets classbind-ca: get", "secrets classbind-tls: get list watch"}},
 	} {
 		own := slices.Concat(tc.own, []string{
-			"events: create patch", "leases.coordination.k8s.io: create delete get list update watch", "ledgers.classbind.io: create delete get list update watch",
+			"events: create patch", "leases.coordination.k8s.io: create delete get list update watch",
 		})
 		if tc.installation != selfSigned { // That one is there.
 			w.kubectl(t, "apply", "-k", filepath.Join(w.deploy, tc.installation))

@@ -27,7 +27,7 @@ var sampleProjects = map[string]string{
 func TestScenarios(t *testing.T) {
 	long(t)
 	t.Parallel()
-	w, _ := servedWorld(t, controlplane.Options{}, "--in-flight-window="+hardWindow.String())
+	w, _ := servedWorld(t, controlplane.Options{})
 	source := newCRDSource(t)
 	for _, name := range kustomizations(t, "samples") {
 		if name == "crossplane" {

@@ -104,36 +104,6 @@ func shownTarget(to claim.Target) string {
 	return truncate.String(cmp.Or(to.Kind, "class")+"/"+to.Name, v1beta1.MaxShownBytes)
 }
 
-// Enforced are the classes that a reference may mean whose capacity is enforced. The claim is refused if it may mean
-// only classes of such kinds, and none is there.
-func (d *Decider) Enforced(
-	ctx context.Context, v *View, namespace string, to claim.Target,
-) (all []*inventory.Class, _ *Refused, err error) {
-	if v.Fault != nil {
-		return nil, nil, v.Fault
-	}
-	found, enforced := false, false
-	for s, in := range v.Kind.Named(v.All, namespace, to) {
-		if s.Kind.Namespaced && in == "" {
-			continue // The claim has no namespace, and no class is there.
-		}
-		c := s.Find(in, to.Name)
-		if c == nil && s.Kind.IsHard() && d.Class != nil { // The watch may be behind.
-			if c, err = d.Class(ctx, namespace, s.Kind, in, to.Name); err != nil {
-				return nil, nil, err
-			}
-		}
-		found, enforced = found || c != nil, enforced || s.Kind.IsHard()
-		if c != nil && c.Kind.IsHard() {
-			all = append(all, c)
-		}
-	}
-	if found || !enforced {
-		return all, nil, nil
-	}
-	return nil, &Refused{shownTarget(to), reasonNotFound, "not there"}, nil
-}
-
 // refuses says why a claim may not name a class, nil if it may. The error is that of waiting for a turn.
 func (d *lazyDeadline) refuses(claim subject, c *inventory.Class) (*Refused, error) {
 	refused := func(reason, text string, err error) (*Refused, error) {
@@ -146,9 +116,8 @@ func (d *lazyDeadline) refuses(claim subject, c *inventory.Class) (*Refused, err
 	}
 	for _, f := range kind.filters[:kind.free] {
 		if dropped, err := f.drops(claim, c); (dropped || err != nil) && !slices.Contains(drawOnly, f.reason) {
-			inFlight := kind.Tally != nil && kind.Tally.isInFlight(claim.Claim, kind.CountedAs(c))
-			if f.reason == reasonFull && (c.Kind.IsHard() || inFlight) {
-				continue // It reserves room next, or was given the class just before and counts already.
+			if f.reason == reasonFull && kind.Tally != nil && kind.Tally.isInFlight(claim.Claim, kind.CountedAs(c)) {
+				continue // It was given the class just before, and counts already.
 			}
 			return refused(f.reason, f.text, err)
 		}

@@ -33,8 +33,6 @@ type ClaimKind struct {
 	Serial uint64
 	// Limited says that a class kind that serves it has a capacity.
 	Limited bool
-	// Hard says that one of these capacities has the enforcement Hard.
-	Hard bool
 	// Tally counts the claims by class, where they are watched. Nil counts none.
 	Tally *Tally
 	// Room is how much of a class is taken, for a claim of a namespace. Nil does not know: each class counts as empty.
@@ -67,7 +65,6 @@ func NewClaimKind(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *Claim
 		Counted:    CountsClaims(k, classKinds...),
 		Watched:    WatchesClaims(k, classKinds...),
 		Limited:    slices.ContainsFunc(classKinds, (*v1beta1.ClassKind).HasCapacity),
-		Hard:       slices.ContainsFunc(classKinds, (*v1beta1.ClassKind).IsHard),
 		Deny:       k.Spec.WhenUnmatched == v1beta1.Deny,
 		BindLater:  k.Spec.WhenUnmatched == v1beta1.BindLater,
 		freshSeeds: k.Spec.Choice.Seed == v1beta1.SeedRequest,
@@ -87,7 +84,7 @@ func NewClaimKind(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *Claim
 
 // Same reports whether both decide on claims, and count them, in the same way, as far as their registrations say.
 func (k *ClaimKind) Same(o *ClaimKind) bool {
-	return k.Revision == o.Revision && k.Counted == o.Counted && k.Limited == o.Limited && k.Hard == o.Hard &&
+	return k.Revision == o.Revision && k.Counted == o.Counted && k.Limited == o.Limited &&
 		reflect.DeepEqual(k.Linked, o.Linked) && slices.Equal(k.LinkedFits, o.LinkedFits)
 }
 

@@ -267,7 +267,7 @@ func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, f
 
 // commit remembers that a claim gets a candidate. It is false if the draw would end in another way now: by its memory, or for lack of room.
 func (d *Decider) commit(k *ClaimKind, c claim.Claim, best candidate) bool {
-	if best.class.Capacity != nil && !best.class.Kind.IsHard() {
+	if best.class.Capacity != nil {
 		best.class.Kind.Reserving.Lock() // So no two claims of this replica take the same room.
 		defer best.class.Kind.Reserving.Unlock()
 		if !k.hasRoom(c, best.class) {

@@ -13,13 +13,11 @@ type Room struct {
 	// Used and Reserved are of the class, and the others of the claims of one namespace.
 	Used, Reserved                   int64
 	NamespaceUsed, NamespaceReserved int64
-	// Closed is why nothing is given for now; empty, the class is open.
-	Closed string
 }
 
 // Fits reports whether there is room for a claim that uses so much.
 func (r Room) Fits(in *inventory.Capacity, usage int64) bool {
-	return r.Closed == "" && within(in.Total, r.Used, r.Reserved, usage) &&
+	return within(in.Total, r.Used, r.Reserved, usage) &&
 		within(in.PerNamespace, r.NamespaceUsed, r.NamespaceReserved, usage)
 }
 
@@ -47,10 +45,7 @@ func (k *ClaimKind) fullText(c claim.Claim, class *inventory.Class) string {
 	}
 	r := k.room(c.Namespace, class)
 	in, limit, used, reserved := "", class.Capacity.Total, r.Used, r.Reserved
-	switch {
-	case r.Closed != "":
-		return "full: " + r.Closed
-	case within(limit, used, reserved, c.Usage):
+	if within(limit, used, reserved, c.Usage) {
 		in, limit = fmt.Sprintf(" for namespace %q", c.Namespace), class.Capacity.PerNamespace
 		used, reserved = r.NamespaceUsed, r.NamespaceReserved
 	}
@@ -64,7 +59,7 @@ func (k *ClaimKind) fullText(c claim.Claim, class *inventory.Class) string {
 	return text
 }
 
-// Room of a class by the claims that are counted, of all claim kinds that it serves. This is what Soft goes by. Each replica
+// Room of a class by the claims that are counted, of all claim kinds that it serves. Each replica
 // knows its own claims at once, and those of the others when they are stored. So a class may hold more than its capacity by
 // what other replicas give meanwhile, and by the claims that name it themselves.
 func (s Snapshot) Room(namespace string, c *inventory.Class) (r Room) {
@@ -100,23 +95,4 @@ func (s Snapshot) eachCounted(of *inventory.ClassKind, visit func(*ClaimKind)) {
 			visit(v.Kind)
 		}
 	}
-}
-
-// Write is one that makes a claim use a class, or use more of it. The API server stores it once at most.
-type Write struct {
-	// ClaimKind, Namespace, Name and UID of the claim.
-	ClaimKind, Namespace, Name, UID string
-	// Base is the resourceVersion of the claim that is updated, empty for a creation.
-	Base string
-}
-
-// Usage is how much the claims of one class use, as a view of them shows it.
-type Usage struct {
-	Used int64
-	// Namespaces have the same by namespace, where the class has a limit for that.
-	Namespaces map[string]int64
-	// Versions are the resourceVersions of the view, by ClaimKind.
-	Versions map[string]uint64
-	// Shown are the writes of which the view shows what became: the claim is there at a later version than the base, or is gone.
-	Shown map[Write]bool
 }

@@ -34,7 +34,6 @@ func TestRoomFits(t *testing.T) {
 		"Nothing":      {"A claim that uses nothing should fit into a full class.", Room{Used: 10}, inventory.Capacity{Total: 10, PerNamespace: unlimited}, 0, true},
 		"Unlimited":    {"A class without a limit should take all.", Room{Used: unlimited}, inventory.Capacity{Total: unlimited, PerNamespace: unlimited}, v1beta1.MaxUsage, true},
 		"Overflow":     {"A sum that overflows should be full.", Room{Used: -5}, inventory.Capacity{Total: 10, PerNamespace: unlimited}, 1, false},
-		"Closed":       {"A closed class should take none.", Room{Closed: "it is recounted"}, inventory.Capacity{Total: unlimited, PerNamespace: unlimited}, 0, false},
 		"PerNamespace": {"A namespace should have no more than its share.", Room{NamespaceUsed: 1, NamespaceReserved: 1}, inventory.Capacity{Total: 10, PerNamespace: 2}, 1, false},
 		"LimitOfAll":   {"A namespace should have no more than is left.", Room{Used: 10, NamespaceUsed: 1}, inventory.Capacity{Total: 10, PerNamespace: 2}, 1, false},
 	} {
@@ -128,14 +127,14 @@ func TestFull(t *testing.T) {
 	assert.True(t, v.Kind.Same(e.view().Kind))
 }
 
-// softWorld has two claim kinds that share classes with these capacities, 0 for none, and for each namespace 3, as one replica knows them.
-type softWorld struct {
+// limitedWorld has two claim kinds that share classes with these capacities, 0 for none, and for each namespace 3, as one replica knows them.
+type limitedWorld struct {
 	Snapshot
 	first, second *View
 	classes       []*inventory.Class
 }
 
-func newSoftWorld(form v1beta1.ReferenceForm, strategy v1beta1.Strategy, capacities ...int64) *softWorld {
+func newLimitedWorld(form v1beta1.ReferenceForm, strategy v1beta1.Strategy, capacities ...int64) *limitedWorld {
 	spec := crossplaneClassKind()
 	spec.ClaimKinds = []v1beta1.ClaimKindLink{{Name: postgres().Name}, {Name: "others.example.org"}, {Name: "absents.example.org"}}
 	spec.Capacity = &v1beta1.Capacity{
@@ -143,7 +142,7 @@ func newSoftWorld(form v1beta1.ReferenceForm, strategy v1beta1.Strategy, capacit
 	}
 	ck := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: spec}
 	kind := inventory.NewClassKind(ck, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
-	w := &softWorld{Snapshot: Snapshot{}}
+	w := &limitedWorld{Snapshot: Snapshot{}}
 	for i, capacity := range capacities {
 		annotations := map[string]string{"share": "3"}
 		if capacity > 0 {
@@ -164,30 +163,30 @@ func newSoftWorld(form v1beta1.ReferenceForm, strategy v1beta1.Strategy, capacit
 }
 
 // named claim of a namespace that takes any class.
-func softClaim(namespace, name string) claim.Intake {
+func claimOf(namespace, name string) claim.Intake {
 	return claim.Intake{Claim: claim.Claim{Namespace: namespace, Name: name, Selector: labels.Everything()}}
 }
 
-var softTime = time.Unix(1000, 0)
+var roomTime = time.Unix(1000, 0)
 
-func (w *softWorld) admit(t *testing.T, v *View, namespace, name string) *inventory.Class {
+func (w *limitedWorld) admit(t *testing.T, v *View, namespace, name string) *inventory.Class {
 	t.Helper()
-	d := decided(t, &Decider{Now: func() time.Time { return softTime }}, v, softClaim(namespace, name), Admit)
+	d := decided(t, &Decider{Now: func() time.Time { return roomTime }}, v, claimOf(namespace, name), Admit)
 	return d.Class
 }
 
 // store a claim, as the watch shows it.
-func (w *softWorld) store(v *View, namespace, name string, c *inventory.Class, usage int64) *Count {
+func (w *limitedWorld) store(v *View, namespace, name string, c *inventory.Class, usage int64) *Count {
 	class := v.Kind.CountedAs(c)
 	defer v.Kind.Tally.Seen(namespace, name, "", [2]uint64{class})
 	return v.Kind.Tally.Bind(class, v.Kind.ShareOf(namespace, usage))
 }
 
-func TestSoft(t *testing.T) {
+func TestRoomOfClaims(t *testing.T) {
 	for _, strategy := range []v1beta1.Strategy{v1beta1.WeightedRandom, v1beta1.LeastClaims, v1beta1.RoundRobin, v1beta1.HighestWeight} {
 		for _, form := range []v1beta1.ReferenceForm{v1beta1.ObjectReference, v1beta1.KindReference, v1beta1.Name} {
 			t.Run(string(strategy)+string(form), func(t *testing.T) {
-				w := newSoftWorld(form, strategy, 4)
+				w := newLimitedWorld(form, strategy, 4)
 				gold := w.classes[0]
 				require.NotNil(t, w.admit(t, w.first, "a", "one"))
 				assert.Equal(t, Room{Reserved: 1, NamespaceReserved: 1}, w.Room("a", gold), "We should reserve once.")
@@ -207,12 +206,12 @@ func TestSoft(t *testing.T) {
 				assert.NotEqual(t, freed, w.Freed(w.second), "We should tell claims of the other kind that there may be room.")
 				require.NotNil(t, w.admit(t, w.second, "b", "two"), "A deleted claim should make room.")
 				for _, v := range w.Snapshot {
-					v.Kind.Tally.Expire(softTime.Add(InFlightWindow - 1))
+					v.Kind.Tally.Expire(roomTime.Add(InFlightWindow - 1))
 				}
 				assert.EqualValues(t, 4, w.Room("a", gold).Reserved, "We should wait for claims to be stored.")
 				freed = w.Freed(w.first)
 				for _, v := range w.Snapshot {
-					v.Kind.Tally.Expire(softTime.Add(InFlightWindow))
+					v.Kind.Tally.Expire(roomTime.Add(InFlightWindow))
 				}
 				assert.Equal(t, Room{}, w.Room("a", gold), "Claims that were never stored should make room.")
 				assert.NotEqual(t, freed, w.Freed(w.first))
@@ -221,15 +220,15 @@ func TestSoft(t *testing.T) {
 	}
 }
 
-// TestSoftAtOnce lets claims of two kinds race for the last places.
-func TestSoftAtOnce(t *testing.T) {
-	w := newSoftWorld(v1beta1.ObjectReference, v1beta1.WeightedRandom, 20, 30)
+// TestRoomAtOnce lets claims of two kinds race for the last places.
+func TestRoomAtOnce(t *testing.T) {
+	w := newLimitedWorld(v1beta1.ObjectReference, v1beta1.WeightedRandom, 20, 30)
 	var bound atomic.Int64
 	var group sync.WaitGroup
 	for i := range 200 {
 		v := []*View{w.first, w.second}[i%2]
 		group.Go(func() {
-			if d, err := new(Decider).Decide(t.Context(), v, softClaim(fmt.Sprint("team-", i/3), fmt.Sprint("claim-", i)), Admit); err == nil && d.Class != nil {
+			if d, err := new(Decider).Decide(t.Context(), v, claimOf(fmt.Sprint("team-", i/3), fmt.Sprint("claim-", i)), Admit); err == nil && d.Class != nil {
 				bound.Add(1)
 			}
 		})
@@ -240,8 +239,8 @@ func TestSoftAtOnce(t *testing.T) {
 	assert.Equal(t, Room{Reserved: 30}, w.Room("", w.classes[1]))
 }
 
-func TestSoftUsage(t *testing.T) {
-	w := newSoftWorld(v1beta1.ObjectReference, v1beta1.WeightedRandom, 10)
+func TestRoomByUsage(t *testing.T) {
+	w := newLimitedWorld(v1beta1.ObjectReference, v1beta1.WeightedRandom, 10)
 	count := w.store(w.first, "a", "one", w.classes[0], 7)
 	other := w.store(w.second, "b", "one", w.classes[0], 2)
 	assert.Equal(t, Room{Used: 9, NamespaceUsed: 7}, w.Room("a", w.classes[0]))
@@ -254,13 +253,13 @@ func TestSoftUsage(t *testing.T) {
 }
 
 func TestLeastClaimsByShare(t *testing.T) {
-	w := newSoftWorld(v1beta1.ObjectReference, v1beta1.LeastClaims, 10, 100)
+	w := newLimitedWorld(v1beta1.ObjectReference, v1beta1.LeastClaims, 10, 100)
 	w.store(w.second, "x", "one", w.classes[0], 2)
 	w.store(w.second, "x", "two", w.classes[1], 15)
 	assert.Same(t, w.classes[1], w.admit(t, w.first, "a", "one"), "We should give the class of which the smaller share is used.")
 	w.store(w.second, "x", "three", w.classes[1], 10)
 	assert.Same(t, w.classes[0], w.admit(t, w.first, "a", "two"))
-	w = newSoftWorld(v1beta1.ObjectReference, v1beta1.LeastClaims, 10, 0)
+	w = newLimitedWorld(v1beta1.ObjectReference, v1beta1.LeastClaims, 10, 0)
 	w.store(w.second, "x", "one", w.classes[0], 1)
 	w.store(w.second, "x", "two", w.classes[1], 1000)
 	assert.Same(t, w.classes[1], w.admit(t, w.first, "a", "one"), "Nothing should be a share of a class without a limit.")
@@ -268,7 +267,7 @@ func TestLeastClaimsByShare(t *testing.T) {
 
 // TestCheckOfBound has the check of the class that a claim was given a moment before.
 func TestCheckOfBound(t *testing.T) {
-	w := newSoftWorld(v1beta1.ObjectReference, v1beta1.WeightedRandom, 1)
+	w := newLimitedWorld(v1beta1.ObjectReference, v1beta1.WeightedRandom, 1)
 	check := func(name, generateName string) *Refused {
 		object := map[string]any{
 			"metadata": map[string]any{"generateName": generateName},
@@ -286,8 +285,8 @@ func TestCheckOfBound(t *testing.T) {
 		assert.Equal(t, reasonFull, refused.Reason)
 		assert.EqualError(t, refused, `it names the class "Gold/gold-0", which is full`)
 	}
-	w = newSoftWorld(v1beta1.ObjectReference, v1beta1.WeightedRandom, 1)
-	in := softClaim("a", "")
+	w = newLimitedWorld(v1beta1.ObjectReference, v1beta1.WeightedRandom, 1)
+	in := claimOf("a", "")
 	in.GenerateName = "db-"
 	decided(t, new(Decider), w.first, in, Admit)
 	assert.Nil(t, check("db-x7f2k", "db-"), "A claim should be known by the beginning of its name.")
@@ -295,14 +294,14 @@ func TestCheckOfBound(t *testing.T) {
 }
 
 func TestFullText(t *testing.T) {
-	w := newSoftWorld(v1beta1.ObjectReference, v1beta1.WeightedRandom, 50, 50, 50)
+	w := newLimitedWorld(v1beta1.ObjectReference, v1beta1.WeightedRandom, 50, 50, 50)
 	w.store(w.first, "x", "one", w.classes[0], 50)
 	w.store(w.second, "x", "two", w.classes[1], 48)
 	for i := range 2 {
-		w.first.Kind.Tally.reserve(softClaim(fmt.Sprint(i), "b").Claim, w.first.Kind.CountedAs(w.classes[1]), w.first.Kind.ShareOf(fmt.Sprint(i), 1), softTime)
+		w.first.Kind.Tally.reserve(claimOf(fmt.Sprint(i), "b").Claim, w.first.Kind.CountedAs(w.classes[1]), w.first.Kind.ShareOf(fmt.Sprint(i), 1), roomTime)
 	}
 	w.store(w.second, "a", "three", w.classes[2], 3)
-	e, err := new(Decider).Explain(t.Context(), w.first, softClaim("a", "b"))
+	e, err := new(Decider).Explain(t.Context(), w.first, claimOf("a", "b"))
 	require.NoError(t, err)
 	var texts []string
 	for _, d := range e.Dropped {
@@ -313,9 +312,7 @@ func TestFullText(t *testing.T) {
 	}, texts)
 	assert.True(t, IsFull(&e.Decision))
 	assert.Contains(t, e.Decision.Warning(), "dropped: 3 full): wait until a class has room, or change the selector")
-	w.first.Kind.Room = func(string, *inventory.Class) Room { return Room{Used: 45, Closed: "it is recounted"} }
-	c := softClaim("a", "b").Claim
-	assert.Equal(t, "full: it is recounted", w.first.Kind.fullText(c, w.classes[0]))
+	c := claimOf("a", "b").Claim
 	w.first.Kind.Room, c.Usage = func(string, *inventory.Class) Room { return Room{Used: 45} }, 10
 	assert.Equal(t, "full: 45 of 50, and this claim uses 10", w.first.Kind.fullText(c, w.classes[0]))
 	defaults := w.first.Classes[0].All()

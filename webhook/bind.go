@@ -26,7 +26,6 @@ import (
 	"github.com/classbind/classbind/selector/access"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
-	"github.com/classbind/classbind/webhook/capacity"
 )
 
 // registrationWait is how long a claim waits for this replica to hear of its kind.
@@ -46,8 +45,6 @@ type Binder struct {
 	ClaimKind func(ctx context.Context, name string) (*v1beta1.ClaimKind, error)
 	// Decider decides on the claims.
 	Decider *selector.Decider
-	// Ledgers have what is taken of classes whose capacity is enforced.
-	Ledgers *capacity.Ledgers
 	// Metrics count the answers; nil counts nothing.
 	Metrics *Metrics
 }

@@ -2,21 +2,24 @@ package webhook
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/fair"
 )
 
 // CheckPattern is the pattern of the paths that check what claims name.
 const CheckPattern = v1beta1.CheckPath + "{" + nameInPath + "}"
 
-// Check refuses a claim that names a class which it may not have, when it is created and when its reference changes, and reserves what a
-// claim uses of a class whose capacity is enforced. The API server asks after all mutating webhooks, so what another one writes is checked,
-// too, and so is what we wrote just before. It leaves alone any other operation, a claim kind that is not registered any more, and a claim
-// that is not ours to bind.
+// Check refuses a claim that names a class which it may not have, when it is created and when its reference changes. The API server asks
+// after all mutating webhooks, so what another one writes is checked, too, and so is what we wrote just before. It leaves alone any other
+// operation, a claim kind that is not registered any more, and a claim that is not ours to bind.
 func (b *Binder) Check(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	if !isWrite(request) {
 		return untouched("NotACreationOrUpdate"), nil
@@ -32,35 +35,21 @@ func (b *Binder) Check(ctx context.Context, request *admissionv1.AdmissionReques
 	if err != nil {
 		return nil, malformed("request.object: %v", err)
 	}
-	response, before := untouched("SameReference"), map[string]any(nil)
-	isNew := true
+	if !view.Kind.ChecksExplicit {
+		return untouched("NotChecked"), nil
+	}
 	if request.Operation == admissionv1.Update {
-		if before, err = view.Kind.DecodeValid(request.OldObject.Raw); err != nil {
+		before, err := view.Kind.DecodeValid(request.OldObject.Raw)
+		if err != nil {
 			return nil, malformed("request.oldObject: %v", err)
 		}
 		had, _ := view.Kind.RefersTo(before)
-		has, _ := view.Kind.RefersTo(object)
-		isNew = has != had
+		if has, _ := view.Kind.RefersTo(object); has == had {
+			return untouched("SameReference"), nil
+		}
 	}
 	ctx, cancel := WithDeadline(ctx)
 	defer cancel()
-	if isNew && view.Kind.ChecksExplicit {
-		if response, err = b.checkNamed(ctx, view, request, object); err != nil || !response.Allowed {
-			return response, err
-		}
-	}
-	if view.Kind.Hard {
-		if refused, err := b.reserve(ctx, view, request, before, object); err != nil || refused != nil {
-			return refused, err
-		}
-	}
-	return response, nil
-}
-
-// checkNamed refuses a claim that may not have the class that it names.
-func (b *Binder) checkNamed(
-	ctx context.Context, view *selector.View, request *admissionv1.AdmissionRequest, object map[string]any,
-) (_ *admissionv1.AdmissionResponse, err error) {
 	in := view.Kind.ReadNamed(request.Namespace, request.Name, object)
 	if err = readRequest(ctx, view.Kind, &in); err != nil {
 		return nil, err
@@ -79,4 +68,21 @@ func (b *Binder) checkNamed(
 		response.Warnings = []string{text}
 	}
 	return response, nil
+}
+
+// refuseClaim answers a claim that may not have the class that it names, or of whose namespace there are too many.
+func refuseClaim(request *admissionv1.AdmissionRequest, refused *selector.Refused, err error) (*admissionv1.AdmissionResponse, error) {
+	if errors.Is(err, errTooManyOfNamespace) || errors.Is(err, fair.ErrKeyFull) {
+		// Not 503, which Ignore would let pass: who asks for much could pass Deny by it.
+		return denied(apierrors.NewTooManyRequests(err.Error(), 1), "TooManyRequests"), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	remedy := "name another class, or leave it out"
+	if request.Operation == admissionv1.Update {
+		remedy = "name another class"
+	}
+	return denied(apierrors.NewForbidden(resourceOf(request), request.Name, fmt.Errorf(
+		"%w: %s (classbind explain -f FILE --unbound lists those that the claim can get)", refused, remedy)), refused.Reason), nil
 }

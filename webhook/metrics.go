@@ -13,7 +13,6 @@ import (
 
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
-	"github.com/classbind/classbind/webhook/capacity"
 )
 
 // outcomes of the reviews of claims.
@@ -33,15 +32,11 @@ var guardOutcomes = map[string]string{
 	"SeatUnknown": "seat_unknown",
 }
 
-var refusalOutcomes = map[capacity.Reason]string{
-	capacity.Full: "full", capacity.InFlight: "in_flight", capacity.Closed: "closed", capacity.Crowded: "crowded",
-}
-
 // Metrics count what the two webhooks answer. They leave out dry runs, and requests that no API server sends. Authors of claims cannot make
 // up values of labels: all kinds that nobody registered are the kind "".
 //
 // They count after the answer has been sent, and their durations are of what came before it. So a claim may be stored a moment before it is
-// counted. Reservations are counted at once, because they wait for a write anyway.
+// counted.
 //
 // A nil *Metrics counts nothing.
 type Metrics struct {
@@ -53,7 +48,6 @@ type Metrics struct {
 	reading   prometheus.Histogram
 	uses      *prometheus.CounterVec
 	guarded   *prometheus.CounterVec
-	reserved  *prometheus.CounterVec
 }
 
 // NewMetrics of the kinds in the snapshot, which is taken anew for each scrape.
@@ -93,12 +87,6 @@ func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 				"admitted, second_default, in_flight, already_exists, conflict, no_namespace, malformed_weight, " +
 				"seat_unknown, untouched or unavailable.",
 		}, []string{"class_kind", "outcome"}),
-		reserved: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "classbind_reservations_total",
-			Help: "Reservations of a class whose capacity is enforced, by claim kind and outcome: " +
-				"reserved, full, in_flight, closed, crowded or failed. With in_flight, reservations of others are in the way. " +
-				"With closed, the claims are not counted yet. With crowded, too many claims asked at once.",
-		}, []string{"claim_kind", "outcome"}),
 	}
 }
 
@@ -129,11 +117,6 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 			m.uses.WithLabelValues(view.Kind.Name, "walked")
 			m.uses.WithLabelValues(view.Kind.Name, "refused")
 		}
-		if view.Kind.Hard {
-			for _, outcome := range append(slices.Collect(maps.Values(refusalOutcomes)), "reserved", "failed") {
-				m.reserved.WithLabelValues(view.Kind.Name, outcome)
-			}
-		}
 		for _, x := range view.Classes {
 			for _, outcome := range append(slices.Collect(maps.Values(guardOutcomes)), "untouched", "unavailable") {
 				m.guarded.WithLabelValues(x.Kind.Name, outcome)
@@ -146,7 +129,7 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.decisions, m.choosing, m.reads, m.reading, m.guarded, m.uses, m.reserved}
+	return []prometheus.Collector{m.decisions, m.choosing, m.reads, m.reading, m.guarded, m.uses}
 }
 
 // reviewed counts the answer to a claim, and how it came about. The view is nil for an unknown kind, and the decision has no view if none
@@ -175,23 +158,6 @@ func (m *Metrics) reviewed(view *selector.View, d *selector.Decision, outcome st
 		m.reading.Observe(d.ReadTook.Seconds())
 		m.reads.WithLabelValues(claimKind, readOutcomes[d.Read]).Inc()
 	}
-}
-
-// reservation counts what became of one.
-func (m *Metrics) reservation(claimKind string, refusal *capacity.Refusal, err error) {
-	if m == nil {
-		return
-	}
-	outcome := "reserved"
-	switch {
-	case errors.Is(err, capacity.ErrCrowded):
-		outcome = refusalOutcomes[capacity.Crowded]
-	case err != nil:
-		outcome = "failed"
-	case refusal != nil:
-		outcome = refusalOutcomes[refusal.Reason]
-	}
-	m.reserved.WithLabelValues(claimKind, outcome).Inc()
 }
 
 func outcomeOf(d *selector.Decision, response *admissionv1.AdmissionResponse, err error) string {

@@ -15,14 +15,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
-	"github.com/classbind/classbind/webhook/capacity"
 )
 
 // counted returns the scraped values that are not 0; for a histogram, the number of observations.
@@ -47,26 +45,6 @@ const (
 	looked  = "live_read_duration_seconds"
 	guarded = "guard_decisions_total class_kind=%s outcome=%s"
 )
-
-func TestReservationsAreCounted(t *testing.T) {
-	kind := selector.NewClaimKind(&v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims"}})
-	kind.Hard = true
-	m := NewMetrics(func() selector.Snapshot { return selector.Snapshot{"claims": selector.NewView(kind, nil)} })
-	m.reservation("claims", nil, nil)
-	m.reservation("claims", &capacity.Refusal{Reason: capacity.InFlight}, nil)
-	m.reservation("claims", nil, fmt.Errorf("cannot reserve: %w", capacity.ErrCrowded))
-	m.reservation("claims", nil, context.DeadlineExceeded)
-	got := map[string]float64{}
-	for name, value := range scraped(t, m) {
-		if rest, ok := strings.CutPrefix(name, "reservations_total "); ok {
-			got[rest] = value
-		}
-	}
-	assert.Equal(t, map[string]float64{
-		"claim_kind=claims outcome=reserved": 1, "claim_kind=claims outcome=in_flight": 1, "claim_kind=claims outcome=crowded": 1,
-		"claim_kind=claims outcome=failed": 1, "claim_kind=claims outcome=full": 0, "claim_kind=claims outcome=closed": 0,
-	}, got, "We should count each outcome, and export those that did not occur.")
-}
 
 func TestMetricsOfClaims(t *testing.T) {
 	deny := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.WhenUnmatched = v1beta1.Deny })

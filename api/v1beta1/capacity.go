@@ -15,34 +15,10 @@ type Capacity struct {
 	// Example: {annotation: example.org/namespace-capacity}
 	// +optional
 	PerNamespace *Source `json:"perNamespace,omitempty"`
-
-	// Enforcement says how strict the limits are. With Soft, each replica goes by the claims that it
-	// has counted, so a class may hold more, by what other replicas give at the same moment. With
-	// Hard, a class never holds more. Example: Hard
-	// +kubebuilder:default=Soft
-	// +optional
-	Enforcement Enforcement `json:"enforcement,omitempty"`
 }
-
-// Enforcement is how strict the limits of a capacity are.
-//
-// +kubebuilder:validation:Enum=Soft;Hard
-type Enforcement string
-
-// How strict the limits of a capacity are.
-const (
-	Soft Enforcement = "Soft"
-	Hard Enforcement = "Hard"
-)
 
 // HasCapacity reports whether the claims of a class may use only so much of it.
 func (k *ClassKind) HasCapacity() bool { return k.Spec.Capacity != nil }
-
-// IsHard reports whether no class of the kind may ever hold more than its capacity. A value that only a newer release
-// knows is taken for that.
-func (k *ClassKind) IsHard() bool {
-	return k.HasCapacity() && k.Spec.Capacity.Enforcement != "" && k.Spec.Capacity.Enforcement != Soft
-}
 
 // LimitFields are the fields of the limits.
 var LimitFields = [2]string{"total", "perNamespace"}

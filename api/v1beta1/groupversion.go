@@ -11,7 +11,7 @@ var GroupVersion = schema.GroupVersion{Group: "classbind.io", Version: "v1beta1"
 
 // AddToScheme adds this package's kinds to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &ClaimKind{}, &ClaimKindList{}, &ClassKind{}, &ClassKindList{}, &Ledger{}, &LedgerList{})
+	s.AddKnownTypes(GroupVersion, &ClaimKind{}, &ClaimKindList{}, &ClassKind{}, &ClassKindList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -278,17 +278,6 @@ const (
 	// MaxLeasesCollected limits the Leases that the leader reads in ten seconds, to delete those that have no default any more. It protects
 	// the API server. Beyond it, they are deleted later.
 	MaxLeasesCollected = 500
-	// MaxLedgerBytes limits the JSON of a Ledger: what is counted by namespace, and the reservations of some 500 claims that are not seen
-	// stored yet. It protects etcd, and the time that a write takes. Beyond it, a claim gets 429.
-	MaxLedgerBytes = 100 << 10
-	// MaxLedgerBytesOfNamespace is the same limit for the reservations of one namespace. It protects the claims of the others.
-	MaxLedgerBytesOfNamespace = MaxLedgerBytes / 2
-	// MaxWaitingReservations limits the claims that wait for one Ledger on one replica. It protects memory. They share one write. Beyond
-	// it, a claim gets 429.
-	MaxWaitingReservations = 500
-	// MaxReservationsRead limits the claims that the leader reads for one Ledger in a second, because their reservations were not used. It
-	// protects the API server. Beyond it, they are read later.
-	MaxReservationsRead = 50
 	// MaxUIDBytes limits the uid and the resourceVersion of a class, as a Lease records them. It protects the size of a Lease. Beyond it,
 	// the review is refused (400): no API server sends it.
 	MaxUIDBytes = 128

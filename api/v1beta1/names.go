@@ -129,9 +129,6 @@ const (
 	ConditionWeightsValid = "WeightsValid"
 	// ConditionCapacitiesValid is False for a ClassKind with a capacity if that of a class is malformed, so that it holds nothing.
 	ConditionCapacitiesValid = "CapacitiesValid"
-	// ConditionCapacityEnforced is False for a ClassKind with an enforced capacity while the API server does not ask about all claims. It
-	// is False, too, while a class is given to no claim, because claims have yet to be counted.
-	ConditionCapacityEnforced = "CapacityEnforced"
 	// ConditionLabelsHeld is False for a ClassKind if a class has too many labels, and so is offered to no claim.
 	ConditionLabelsHeld = "LabelsHeld"
 	// ConditionMarksValid is False for a ClassKind if a class has a mark, for default or cordoned, that is neither true nor false. It
@@ -212,8 +209,8 @@ const (
 	ReasonPolicyRefused   = "PolicyRefused"
 	ReasonNeedsWebhook    = "NeedsWebhook"
 	ReasonWeightZero      = "WeightZero"
-	// ReasonEnforced says that the API server has the policy that checks who may use a class, or that no class is given more claims than it
-	// holds. ReasonNoNamespace says that claims have no namespace whose right to use a class could count.
+	// ReasonEnforced says that the API server has the policy that checks who may use a class. ReasonNoNamespace says that
+	// claims have no namespace whose right to use a class could count.
 	ReasonEnforced    = "Enforced"
 	ReasonNoNamespace = "NoNamespace"
 	// ReasonDefaultCordoned says that a default class is cordoned, so no claim gets it.
@@ -234,9 +231,6 @@ const (
 	// ReasonCapacitiesValid and ReasonMalformedCapacity report whether all capacities can be read.
 	ReasonCapacitiesValid   = "CapacitiesValid"
 	ReasonMalformedCapacity = "MalformedCapacity"
-	// ReasonNotCounted says that the claims of a class have yet to be counted, and ReasonFull that they use all that a class holds.
-	ReasonNotCounted = "NotCounted"
-	ReasonFull       = "Full"
 	// ReasonLabelsHeld and ReasonTooManyLabels report whether the labels of all classes are held.
 	ReasonLabelsHeld    = "LabelsHeld"
 	ReasonTooManyLabels = "TooManyLabels"

@@ -36,11 +36,10 @@ func stripMetadata(object any) (any, error) {
 
 // cacheOptions limits the cache to what is read: the webhook configurations, the
 // metadata of CRDs, which shows that they changed, and roles, where they matter.
-func cacheOptions(namespace string) cache.Options {
+func cacheOptions() cache.Options {
 	o := cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&admissionregistrationv1.MutatingWebhookConfiguration{}:   byName(v1beta1.LastConfiguration),
 		&admissionregistrationv1.ValidatingWebhookConfiguration{}: byName(v1beta1.ClassConfiguration),
-		&v1beta1.Ledger{}: {Namespaces: map[string]cache.Config{namespace: {}}},
 	}}
 	for _, object := range []client.Object{
 		cluster.CRD(), &rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}, &rbacv1.Role{}, &rbacv1.RoleBinding{},
@@ -52,7 +51,7 @@ func cacheOptions(namespace string) cache.Options {
 
 // leaderCacheOptions adds the named Secret, to notice its changes, and, if a ClaimKind selects namespaces, the labels of namespaces.
 func leaderCacheOptions(namespace, secret string) cache.Options {
-	o := cacheOptions(namespace)
+	o := cacheOptions()
 	o.ByObject[&corev1.Secret{}] = cache.ByObject{Namespaces: map[string]cache.Config{namespace: {FieldSelector: byName(secret).Field}}}
 	o.ByObject[latebinding.Namespace()] = cache.ByObject{Transform: stripMetadata}
 	return o

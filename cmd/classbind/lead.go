@@ -13,7 +13,6 @@ import (
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -24,7 +23,6 @@ import (
 	"github.com/classbind/classbind/controller/status"
 	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/webhook"
-	"github.com/classbind/classbind/webhook/capacity"
 )
 
 const (
@@ -109,20 +107,9 @@ func (l *leadership) term(ctx context.Context) error {
 		Claims: l.claims, Events: latebinding.NewEvents(events, instance), Namespaces: mgr.GetClient(),
 		Rate: l.options.lateRate, Decider: &decider,
 	}
-	ledgers := &capacity.Leader{
-		Ledgers: l.ledgers, Claims: latebinding.Usages{Claims: l.claims}, Snapshot: l.registration.Inventory.Snapshot,
-		Asked: configurator.AskedToReserve,
-		Unknown: func(ctx context.Context, classKind string) (bool, error) {
-			k := &v1beta1.ClassKind{}
-			err := mgr.GetClient().Get(ctx, client.ObjectKey{Name: classKind}, k)
-			return err == nil && k.IsHard() && l.registration.Watched(classKind) == nil, client.IgnoreNotFound(err)
-		},
-		Window: l.options.inFlightWindow,
-	}
 	writer := &status.Writer{
 		Snapshot: l.registration.Inventory.Snapshot, Registration: l.registration, Claims: l.claims,
 		ClaimEntries: configurator.ClaimEntries(), ClassEntries: configurator.ClassEntries(), Defaults: defaults, Uses: uses,
-		Room: l.ledgers.Room, Asked: configurator.AskedToReserve,
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 	}
 	err = errors.Join(configurator.SetupWithManager(mgr), defaults.SetupWithManager(mgr), uses.SetupWithManager(mgr),
@@ -131,7 +118,7 @@ func (l *leadership) term(ctx context.Context) error {
 		return err
 	}
 	if err := addAll(mgr, map[string]manager.Runnable{
-		"late binding": binder, "collection of Leases": manager.RunnableFunc(l.guard.CollectLeases), "ledgers": ledgers,
+		"late binding": binder, "collection of Leases": manager.RunnableFunc(l.guard.CollectLeases),
 	}); err != nil {
 		return err
 	}

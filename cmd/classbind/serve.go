@@ -35,13 +35,11 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/controller/access"
 	"github.com/classbind/classbind/controller/latebinding"
-	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/controller/status"
 	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/webhook"
-	"github.com/classbind/classbind/webhook/capacity"
 	"github.com/classbind/classbind/webhook/onedefault"
 )
 
@@ -131,7 +129,6 @@ type server struct {
 	decider      *selector.Decider // of claims, when they are created and later
 	metrics      *webhook.Metrics
 	guard        *webhook.Guard
-	ledgers      *capacity.Ledgers
 }
 
 func (s *server) addManager() (err error) {
@@ -168,7 +165,7 @@ func (s *server) addManager() (err error) {
 		Metrics:                o.metricsServer(s.gate.GetCertificate),
 		HealthProbeBindAddress: o.probeAddress,
 		PprofBindAddress:       o.pprofAddress,
-		Cache:                  cacheOptions(o.namespace),
+		Cache:                  cacheOptions(),
 		NewCache:               newCache,
 	})
 	if err != nil {
@@ -188,8 +185,6 @@ func (s *server) addControllers() (err error) {
 	if err := s.registration.SetupWithManager(s.mgr); err != nil {
 		return err
 	}
-	s.ledgers = &capacity.Ledgers{Client: s.mgr.GetClient(), Live: s.mgr.GetAPIReader(), Namespace: s.options.namespace}
-	s.registration.Ledgers = s.ledgers
 	authorization, err := authorizationclient.NewForConfig(s.cluster)
 	if err != nil {
 		return fmt.Errorf("cannot make a client for access reviews: %w", err)
@@ -222,9 +217,7 @@ func (s *server) addControllers() (err error) {
 
 func (s *server) addWebhooks() error {
 	r := s.registration
-	binder := &webhook.Binder{
-		Snapshot: r.Inventory.Snapshot, ClaimKind: r.ClaimKind, Metrics: s.metrics, Decider: s.decider, Ledgers: s.ledgers,
-	}
+	binder := &webhook.Binder{Snapshot: r.Inventory.Snapshot, ClaimKind: r.ClaimKind, Metrics: s.metrics, Decider: s.decider}
 	leases, err := coordinationclient.NewForConfig(s.cluster)
 	if err != nil {
 		return fmt.Errorf("cannot make a client for Leases: %w", err)
@@ -254,14 +247,12 @@ func (s *server) addRunnables() error {
 		s.guard.Sightings.Watch(ctx, s.guard.Leases)
 		return nil
 	})
-	ledgers := manager.RunnableFunc(func(ctx context.Context) error { return s.ledgers.Watch(ctx, s.mgr.GetCache()) })
 	return addAll(s.mgr, map[string]manager.Runnable{
 		"certificates":     s.source,
 		"certificate gate": s.gate,
 		"clients":          s.clients,
 		"leadership":       &leadership{server: s, opened: s.registration.Opened()},
 		"sightings":        sightings,
-		"ledgers":          loop.Everywhere(ledgers),
 		"history":          s.history,
 		"roles":            s.roles,
 	})

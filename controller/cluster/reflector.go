@@ -126,7 +126,7 @@ func (s *store[T]) Replace(objects []any, version string) error {
 		return nil
 	})
 	if err == nil {
-		s.health.Confirm(time.Now(), version)
+		s.health.Confirm(time.Now())
 	}
 	return err
 }
@@ -135,7 +135,7 @@ func (s *store[T]) Replace(objects []any, version string) error {
 func (s *store[T]) Resync() error { return nil }
 
 // UpdateResourceVersion is called after each event and each bookmark, by which the API server says that nothing changed.
-func (s *store[T]) UpdateResourceVersion(version string) { s.health.Confirm(time.Now(), version) }
+func (s *store[T]) UpdateResourceVersion(string) { s.health.Confirm(time.Now()) }
 
 // Transformer keeps what is read of an object.
 func (s *store[T]) Transformer() cache.TransformFunc {
@@ -159,8 +159,6 @@ type Health struct {
 	since time.Time
 	// confirmed is when the API server last said how the objects are.
 	confirmed time.Time
-	// version is the resourceVersion up to which the objects were seen.
-	version string
 }
 
 // Observe records the API server's answer, and reports whether it differs from the last one.
@@ -185,16 +183,16 @@ func (h *Health) LastError() (since time.Time, err error) {
 	return h.since, h.err
 }
 
-// Confirm records that the API server said how the objects are, at this resourceVersion.
-func (h *Health) Confirm(now time.Time, version string) {
+// Confirm records that the API server said how the objects are.
+func (h *Health) Confirm(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.confirmed, h.version = now, version
+	h.confirmed = now
 }
 
-// LastConfirmed is when the API server last said how the objects are, and the resourceVersion up to which they were seen; zero means never.
-func (h *Health) LastConfirmed() (at time.Time, version string) {
+// LastConfirmed is when the API server last said how the objects are; zero means never.
+func (h *Health) LastConfirmed() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.confirmed, h.version
+	return h.confirmed
 }

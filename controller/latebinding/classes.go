@@ -112,7 +112,7 @@ func (n kindCounts) top(classes *inventory.Classes, most int) (top []countedClas
 // limitedClass has a capacity.
 type limitedClass struct {
 	*inventory.Class
-	taken int64 // with what is reserved
+	taken int64 // with claims in flight
 	known bool  // It is not until the claims are counted.
 }
 
@@ -126,12 +126,12 @@ func (c *Claims) limitedClasses(most int, call func([]limitedClass)) {
 		if !kind.HasCapacity() || view.Kind.Room == nil {
 			return false
 		}
-		counted := kind.IsHard() || c.countsFor(kind).known()
+		counted := c.countsFor(kind).known()
 		var all []limitedClass
 		classes.Each(func(class *inventory.Class) {
 			if class.Capacity.Total != inventory.Unlimited {
 				room := view.Kind.Room("", class)
-				all = append(all, limitedClass{class, room.Used + room.Reserved, counted && room.Closed == ""})
+				all = append(all, limitedClass{class, room.Used + room.Reserved, counted})
 			}
 		})
 		slices.SortFunc(all, func(a, b limitedClass) int {
@@ -155,7 +155,7 @@ var (
 			"the %d classes of which the greatest share is used.", v1beta1.MaxClassSeries),
 		[]string{"class_kind", "class_namespace", "class"}, nil)
 	classCapacityUsed = prometheus.NewDesc("classbind_class_capacity_used",
-		"How much of the capacity of a class is used, with what is reserved for claims that are not seen stored yet. "+
+		"How much of the capacity of a class is used, with what claims use that are not seen stored yet. "+
 			"There is none while claims have yet to be counted.",
 		[]string{"class_kind", "class_namespace", "class"}, nil)
 )

@@ -2,14 +2,11 @@ package latebinding
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -146,7 +143,7 @@ func TestClassSeriesAreBounded(t *testing.T) {
 func TestLimitedClassSeriesAreBounded(t *testing.T) {
 	s := newClaimServer(t)
 	r := newLateReplica(t, s, lateClaimKind())
-	spec := v1beta1.ClassKindSpec{Capacity: &v1beta1.Capacity{Total: v1beta1.Source{Annotation: v1beta1.CapacityAnnotation}, Enforcement: v1beta1.Hard}}
+	spec := v1beta1.ClassKindSpec{Capacity: &v1beta1.Capacity{Total: v1beta1.Source{Annotation: v1beta1.CapacityAnnotation}}}
 	kind := inventory.NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: r.golds.Name}, Spec: spec}, r.golds.GroupVersionKind, r.golds.Namespaced)
 	kind.ClaimKinds = []string{lateKind}
 	var classes []*inventory.Class
@@ -158,7 +155,7 @@ func TestLimitedClassSeriesAreBounded(t *testing.T) {
 	}
 	add("unlimited", nil)
 	r.registration.Inventory.SetClasses(inventory.NewClasses(kind, classes))
-	rooms := map[string]selector.Room{"class-105": {Used: 9, Reserved: 2}, "class-104": {Used: 9}, "class-103": {Closed: "not counted"}, "unlimited": {Used: 99}}
+	rooms := map[string]selector.Room{"class-105": {Used: 9, Reserved: 2}, "class-104": {Used: 9}, "unlimited": {Used: 99}}
 	view := r.registration.Inventory.Snapshot()[lateKind]
 	view.Kind.Room = func(_ string, c *inventory.Class) selector.Room { return rooms[c.Name] }
 	calls := 0
@@ -166,15 +163,13 @@ func TestLimitedClassSeriesAreBounded(t *testing.T) {
 		calls++
 		require.Len(t, top, v1beta1.MaxClassSeries, "We should have no more series.")
 		assert.Equal(t, "class-105", top[0].Name, "We should have first the class of which the greatest share is taken.")
-		assert.Equal(t, [2]any{int64(11), true}, [2]any{top[0].taken, top[0].known}, "We should count what is reserved.")
+		assert.EqualValues(t, 11, top[0].taken, "We should count what is reserved.")
 		assert.Equal(t, "class-104", top[1].Name)
 		assert.Equal(t, "class-000", top[2].Name, "We should go by the name among equals.")
 	})
 	assert.Equal(t, 1, calls)
 	r.claims.limitedClasses(1000, func(all []limitedClass) {
 		require.Len(t, all, v1beta1.MaxClassSeries+10, "We should leave out a class without a limit.")
-		i := slices.IndexFunc(all, func(c limitedClass) bool { return c.Name == "class-103" })
-		assert.False(t, all[i].known, "We should not say that nothing is used of a class whose claims are not counted.")
 	})
 }
 
@@ -210,54 +205,4 @@ func TestClaimMetrics(t *testing.T) {
 		"late_bindings_total claim_kind=claims.example.org outcome=bound": 2, "late_bindings_total claim_kind=claims.example.org outcome=changed": 0,
 		"late_bindings_total claim_kind=claims.example.org outcome=failed": 1, "late_bindings_total claim_kind=claims.example.org outcome=panicked": 0,
 	}, controllertest.Scraped(t, metrics.Registry), "We should keep counters when we watch no claims any more.")
-}
-
-func TestUsages(t *testing.T) {
-	hard := &v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{Capacity: &v1beta1.Capacity{Enforcement: v1beta1.Hard}}}
-	kind := selector.NewClaimKind(lateClaimKind(func(k *v1beta1.ClaimKind) { k.Spec.Classes.Usage = "claim.spec.size" }), hard)
-	kind.Tally = &selector.Tally{}
-	w := newLateWatchOf(t, kind)
-	golds := inventory.NewClassKind(hard, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
-	gold := labelled(golds, "gold").Find("", "gold")
-	claim := func(uid, version int, class string, size int) {
-		addClaim(t, w, fmt.Appendf(nil, `{"metadata":{"namespace":"team-a","name":"c%d","uid":%q,"resourceVersion":"%d"},`+
-			`"spec":{"size":%d,"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":%q}}}`, uid, uidOf(uid), version, size, class))
-	}
-	usage := func() (int64, map[string]int64) {
-		u := newUsage()
-		w.state.usages.addTo(&u, kind.CountedAs(gold))
-		return u.Used, u.Namespaces
-	}
-	shows := func(uid int, base string) bool {
-		return w.state.usages.shows(selector.Write{UID: string(uidOf(uid)), Base: base})
-	}
-	claim(1, 11, "gold", 3)
-	claim(2, 12, "iron", 5)
-	used, namespaces := usage()
-	assert.Equal(t, int64(3), used, "We should count the claims of the class.")
-	assert.Equal(t, map[string]int64{"team-a": 3}, namespaces)
-	assert.True(t, shows(1, ""), "We should know a claim that was created.")
-	assert.True(t, shows(1, "10"), "We should know that an earlier version was updated.")
-	assert.False(t, shows(1, "11"), "We should not know what becomes of an update of the version that we saw.")
-	assert.False(t, shows(3, ""))
-
-	claim(1, 13, "gold", 7)
-	claim(2, 14, "gold", 1)
-	used, _ = usage()
-	assert.Equal(t, int64(8), used, "We should count claims as they are now.")
-	w.Remove(&claimSeen{seenVersion: seenVersion{uid: uidOf(1), version: "15"}})
-	claim(2, 16, "iron", 1)
-	used, namespaces = usage()
-	assert.Equal(t, int64(0), used, "We should take off claims that are gone, or have another class.")
-	assert.Empty(t, namespaces)
-	assert.True(t, shows(1, "13"), "We should know that nothing comes of an update of a claim that is gone.")
-	assert.Equal(t, uint64(16), w.state.usages.version)
-
-	for i := range 2*maxGone + 1 {
-		w.state.usages.remove(types.UID(fmt.Sprint("gone-", i)), 20)
-	}
-	assert.LessOrEqual(t, len(w.state.usages.gone)+len(w.state.usages.goneBefore), 2*maxGone, "We should remember only so many that are gone.")
-	assert.True(t, w.state.usages.shows(selector.Write{UID: fmt.Sprint("gone-", 2*maxGone)}))
-	w.Replace(nil)
-	assert.True(t, shows(2, "16"), "We should know that a claim is gone that is not listed any more.")
 }

@@ -176,19 +176,21 @@ func TestAskingTakesTurns(t *testing.T) {
 }
 
 func TestFullClaimsWaitForRoom(t *testing.T) {
-	full := "there is no room"
+	used := int64(5)
 	classKind := &v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{Capacity: &v1beta1.Capacity{}}}
 	kind := selector.NewClaimKind(lateClaimKind(), classKind)
-	kind.Tally, kind.Room = &selector.Tally{}, func(string, *inventory.Class) selector.Room { return selector.Room{Closed: full} }
+	kind.Tally, kind.Room = &selector.Tally{}, func(string, *inventory.Class) selector.Room { return selector.Room{Used: used} }
 	w := newLateWatchOf(t, kind)
 	for i := range 100 {
 		addClaim(t, w, claimJSON(i, wantsGold))
 	}
 	addClaim(t, w, claimJSON(100, `{"classSelector":{"matchLabels":{"tier":"none"}}}`))
 	golds := inventory.NewClassKind(classKind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
-	view := selector.NewView(kind, []*inventory.Classes{labelled(golds, "gold tier=gold")})
+	gold := labelled(golds, "gold tier=gold")
+	gold.Find("", "gold").Capacity.Total = 5
+	view := selector.NewView(kind, []*inventory.Classes{gold})
 	assert.Empty(t, w.due(t.Context(), view), "We should give out no claim that no class has room for.")
-	full = ""
+	used = 0
 	assert.Empty(t, w.due(t.Context(), view), "We should ask nothing while nothing has changed.")
 	require.True(t, w.state.room.askFull(1))
 	w.state.dirty = true
@@ -201,7 +203,7 @@ func TestFullClaimsWaitForRoom(t *testing.T) {
 	w.state.missed(waitingAttempt{seenVersion: seenVersion{uid: uidOf(1)}})
 	_, waits, _ = w.waits(uidOf(2))
 	assert.False(t, waits, "We should try no other claim once one of them got no class.")
-	full = "there is no room"
+	used = 5
 	assert.Empty(t, w.due(t.Context(), view))
 	assert.False(t, w.state.room.askFull(1))
 	assert.Empty(t, w.due(t.Context(), view))

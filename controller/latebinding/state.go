@@ -15,7 +15,6 @@ type claimState struct {
 	bound    boundClaims
 	waiting  map[types.UID]*waitingClaim
 	room     room
-	usages   *usages
 	selected int // how many claims wait, without those of namespaces that are not selected
 
 	binder  *Binder // of the waiting claims, nil if there is none: the fields below are for it
@@ -48,13 +47,6 @@ func (s *claimState) replace(all []*claimSeen) {
 			s.unwait(uid)
 		}
 	}
-	if s.usages != nil {
-		for uid := range s.usages.claims {
-			if _, ok := there[uid]; !ok {
-				s.usages.remove(uid, 0)
-			}
-		}
-	}
 	for _, n := range s.room.namespaces { // Groups of claims that changed before the list ended.
 		for _, g := range n.groups {
 			s.room.disband(g)
@@ -66,7 +58,6 @@ func (s *claimState) replace(all []*claimSeen) {
 }
 
 func (s *claimState) put(seen *claimSeen) {
-	s.usages.put(seen.uid, seen.uses)
 	if seen.bound {
 		s.bound.put(seen)
 		s.unwait(seen.uid)
@@ -95,10 +86,9 @@ func (s *claimState) put(seen *claimSeen) {
 	s.offer(c)
 }
 
-func (s *claimState) remove(uid types.UID, version string) {
+func (s *claimState) remove(uid types.UID) {
 	s.bound.remove(uid)
 	s.unwait(uid)
-	s.usages.remove(uid, parseVersion(version))
 }
 
 // groupOf returns the group for a claim that was read. Its own may have been forgotten since.

@@ -49,7 +49,7 @@ func newClaimWatch(
 	w := &claimWatch{
 		kind: kind, resource: of.GroupVersion().WithResource(kind.Resource.Resource), objectKind: of.Kind,
 		namespaces: namespaces, changed: changed, owner: make(chan struct{}, 1), state: &claimState{
-			bound: boundClaims{kind, map[types.UID]classCounts{}}, waiting: map[types.UID]*waitingClaim{}, usages: newUsages(kind),
+			bound: boundClaims{kind, map[types.UID]classCounts{}}, waiting: map[types.UID]*waitingClaim{},
 			room: room{limit: v1beta1.DefaultLateMemory, selects: namespaces, namespaces: map[string]*namespace{}},
 		},
 	}
@@ -107,7 +107,7 @@ func (w *claimWatch) Put(seen *claimSeen) { w.update(func(s *claimState) { s.put
 
 // Remove a claim.
 func (w *claimWatch) Remove(seen *claimSeen) {
-	w.update(func(s *claimState) { s.remove(seen.uid, seen.version) })
+	w.update(func(s *claimState) { s.remove(seen.uid) })
 }
 
 // Replace all claims.
@@ -147,9 +147,8 @@ type claimSeen struct {
 	classes      [2]uint64
 	usage        int64
 	generateName string
-	group        *group     // nil if the claim is left alone
-	uses         claimUsage // where classes have a capacity with enforcement Hard
-	endsList     bool       // It is not a claim: the API server sends it after the last one.
+	group        *group // nil if the claim is left alone
+	endsList     bool   // It is not a claim: the API server sends it after the last one.
 }
 
 // GetObjectKind makes it a runtime.Object, as does DeepCopyObject.
@@ -203,7 +202,7 @@ func (w *claimWatch) read(raw []byte) (*claimSeen, error) {
 type Stored struct {
 	UID     types.UID
 	Version string
-	// Bound claims name a class, and count for Classes. What they ask for is not read.
+	// Bound claims name a class, count for Classes, and have a Usage. What they ask for is not read.
 	Bound   bool
 	Classes [2]uint64
 	claim.Intake
@@ -224,7 +223,9 @@ func ReadStored(kind *selector.ClaimKind, raw []byte) (s Stored, err error) {
 	s.Classes, s.Bound = kind.BoundTo(m.Namespace, object)
 	// A reference that claims.when lets us replace is a default of the schema while the claim is created. On one that
 	// is stored, it may be in use.
-	if s.Bound = s.Bound || kind.NamesClass(object); !s.Bound {
+	if s.Bound = s.Bound || kind.NamesClass(object); s.Bound {
+		s.Usage = usageOf(kind, object)
+	} else {
 		s.Intake = kind.Read(m.Namespace, m.Name, object)
 	}
 	return s, nil
@@ -243,9 +244,6 @@ func judge(kind *selector.ClaimKind, raw []byte, seen *claimSeen) (ask claim.Ask
 		object, err := kind.DecodeValid(raw) // It is, as its head was read.
 		if err != nil {
 			return err
-		}
-		if kind.Hard {
-			seen.uses = newClaimUsage(kind, seen.namespace, seen.version, object)
 		}
 		if seen.classes, seen.bound = kind.BoundTo(seen.namespace, object); seen.bound || !kind.BindLater {
 			seen.usage = usageOf(kind, object)

@@ -38,7 +38,7 @@ func testMetrics(t *testing.T) {
 	classKind := func(kind *inventory.ClassKind, err error, classes map[string][]string) {
 		x := controllertest.NewClasses(kind, classes)
 		w := watching(err)
-		w.Confirm(time.Now(), "")
+		w.Confirm(time.Now())
 		r.kinds[kind.Name] = watchedKind(kind, w, x, true)
 		r.Inventory.SetClasses(x)
 	}

@@ -266,6 +266,6 @@ func (c *ClassKinds) State(name string) State {
 	}
 	s := k.state(k.objects != nil, k.synced, messages)
 	s.Classes, s.Revision = k.objects, k.kind.Revision
-	s.confirmed, _ = k.watch.LastConfirmed()
+	s.confirmed = k.watch.LastConfirmed()
 	return s
 }

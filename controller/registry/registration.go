@@ -171,37 +171,20 @@ func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctr
 	return ctrl.Result{}, nil
 }
 
-// Ledgers have how much is taken of classes.
-type Ledgers interface {
-	// Room of a class for a claim of a namespace.
-	Room(namespace string, c *inventory.Class) selector.Room
-	// Freed is another number once there may be more room.
-	Freed() uint64
-}
-
 // Tallies has those of all claim kinds.
 type Tallies struct {
-	// Ledgers have how much is taken of classes whose capacity is enforced. Nil is not known. Set it before the start.
-	Ledgers   Ledgers
 	inventory *selector.Inventory
 	tallies   sync.Map // *selector.Tally by name
 }
 
 // room of a class for a claim of a namespace.
 func (t *Tallies) room(namespace string, c *inventory.Class) selector.Room {
-	if c.Kind.IsHard() && t.Ledgers != nil {
-		return t.Ledgers.Room(namespace, c)
-	}
 	return t.inventory.Snapshot().Room(namespace, c)
 }
 
 // Freed is another number once there may be more room in the classes of a view.
 func (t *Tallies) Freed(v *selector.View) uint64 {
-	n := t.inventory.Snapshot().Freed(v)
-	if t.Ledgers != nil {
-		n += t.Ledgers.Freed()
-	}
-	return n
+	return t.inventory.Snapshot().Freed(v)
 }
 
 // Tally returns the tally of a claim kind, which outlives its watches and registrations.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -263,52 +262,6 @@ func TestPolicyConditions(t *testing.T) {
 				}
 			}
 			got := tc.of(tc.decided, k)
-			assert.Equal(t, tc.want, conditionText(&got), tc.reason)
-		})
-	}
-}
-
-func TestCapacityEnforced(t *testing.T) {
-	kind := inventory.NewClassKind(&v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{
-		Capacity: &v1beta1.Capacity{Total: v1beta1.Source{Annotation: "capacity"}, Enforcement: v1beta1.Hard},
-	}}, schema.GroupVersionKind{Kind: "Gold"}, false)
-	five := []string{"capacity", "5"}
-	classes := controllertest.NewClasses(kind, map[string][]string{"a": five, "b": five})
-	hard := &v1beta1.Capacity{Enforcement: v1beta1.Hard}
-	for test, tc := range map[string]struct {
-		reason   string
-		capacity *v1beta1.Capacity
-		classes  *inventory.Classes
-		open     string
-		used     int64
-		notAsked bool
-		want     string // as conditionText has it
-	}{
-		"Soft":    {reason: "We should say nothing where no ledger decides.", capacity: &v1beta1.Capacity{}, classes: classes},
-		"Unknown": {reason: "We should say nothing of classes that are not known.", capacity: hard},
-		"Open":    {reason: "We should say that it is enforced.", capacity: hard, classes: classes, open: "ab", want: "True/Enforced: no class is given more claims than it holds"},
-		"Full": {
-			reason: "We should say which classes are full.", capacity: hard, classes: classes, open: "ab", used: 5,
-			want: "True/Full: no class is given more claims than it holds; full are Gold/a, Gold/b",
-		},
-		"NotAsked": {
-			reason: "We should not say that it is enforced while claims pass us.", capacity: hard, classes: classes, open: "ab", notAsked: true,
-			want: "False/NotConfigured: classes may be given more claims than they hold: the API server does not ask classbind about all claims yet",
-		},
-		"Closed": {
-			reason: "We should say which class no claim gets.", capacity: hard, classes: classes, open: "b",
-			want: "False/NotCounted: classes that no claim is given until claims are counted, after all writes that are in flight: Gold/a",
-		},
-	} {
-		t.Run(test, func(t *testing.T) {
-			k := &v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{Capacity: tc.capacity}}
-			got := capacityEnforced(k, tc.classes, !tc.notAsked, func(_ string, c *inventory.Class) (r selector.Room) {
-				if !strings.Contains(tc.open, c.Name) {
-					r.Closed = "closed"
-				}
-				r.Used = tc.used
-				return r
-			})
 			assert.Equal(t, tc.want, conditionText(&got), tc.reason)
 		})
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/registry"
-	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
@@ -54,38 +53,6 @@ func without(c metav1.Condition, faulty []*inventory.Class, reason, what string,
 	c = failed(c, reason, "classes with %s: %s", what, named(faulty))
 	if why != nil {
 		c.Message += fmt.Sprintf("; the first: %v", why(faulty[0]))
-	}
-	return c
-}
-
-// capacityEnforced reports whether API servers ask about all claims of the classes of a kind, whether all classes are given out, and which
-// are full. It has no type where nothing is enforced.
-func capacityEnforced(
-	k *v1beta1.ClassKind, classes *inventory.Classes, asked bool, room func(string, *inventory.Class) selector.Room,
-) (c metav1.Condition) {
-	if classes == nil || !k.IsHard() || !classes.Kind.IsHard() {
-		return c
-	}
-	var closed, full []*inventory.Class
-	for _, c := range classes.All() {
-		switch r := room("", c); {
-		case r.Closed != "":
-			closed = append(closed, c)
-		case !r.Fits(c.Capacity, 1):
-			full = append(full, c)
-		}
-	}
-	c = met(v1beta1.ConditionCapacityEnforced, v1beta1.ReasonEnforced, "no class is given more claims than it holds")
-	switch {
-	case !asked:
-		return failed(c, v1beta1.ReasonNotConfigured,
-			"classes may be given more claims than they hold: the API server does not ask classbind about all claims yet")
-	case len(closed) > 0:
-		return failed(c, v1beta1.ReasonNotCounted,
-			"classes that no claim is given until claims are counted, after all writes that are in flight: %s", named(closed))
-	case len(full) > 0:
-		c.Reason = v1beta1.ReasonFull
-		c.Message += "; full are " + named(full)
 	}
 	return c
 }

@@ -49,12 +49,8 @@ type Writer struct {
 	Claims                     claims                   // a *latebinding.Claims
 	ClaimEntries, ClassEntries entries                  // of a webhookconfig.Configurator
 	Defaults, Uses             policies                 // the webhookconfig.Policies of these two kinds
-	// Room of a class whose capacity is enforced, for a claim of a namespace.
-	Room func(namespace string, c *inventory.Class) selector.Room
-	// Asked reports whether API servers ask about all claims that use more of the classes of such a kind.
-	Asked  func(context.Context, *inventory.ClassKind) (bool, error)
-	Client client.Client
-	Live   client.Reader // from the API server itself
+	Client                     client.Client
+	Live                       client.Reader // from the API server itself
 
 	claimTypes, classTypes typeChecks
 	counted                loop.Listeners[string] // for the names of claim kinds whose claims were described
@@ -192,12 +188,6 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 	if !known {
 		return ctrl.Result{RequeueAfter: statusDelay}, nil
 	}
-	asked := false
-	if k.IsHard() && state.Classes != nil {
-		if asked, err = s.Asked(ctx, state.Classes.Kind); err != nil {
-			return ctrl.Result{}, err
-		}
-	}
 	if k.Status.Served = served; served && state.Classes == nil {
 		ready.Message += "; no claim of its claim kinds is bound until then, because its classes were offered to them before"
 	}
@@ -206,12 +196,9 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	setConditions(&k.Status.Conditions, k.Generation, append(s.classConditions(k, state.Classes),
-		ready, registered, guarded, capacityEnforced(k, state.Classes, asked, s.Room))...)
+		ready, registered, guarded)...)
 	result := ctrl.Result{}
-	switch {
-	case k.IsHard():
-		result.RequeueAfter = classCountsDelay // Ledgers are opened, and closed, without an event.
-	case s.ClassEntries.Problem() != "":
+	if s.ClassEntries.Problem() != "" {
 		result.RequeueAfter = registry.RetryAfter // No event tells when the problem passes.
 	}
 	return s.update(ctx, before, k, result)

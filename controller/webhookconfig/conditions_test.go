@@ -225,34 +225,13 @@ func TestUpdatesThatUnbind(t *testing.T) {
 	}
 }
 
-// TestWriteConditions has writes of claims, of which we are to check those that name another class than before, and to be asked about those that
-// may use more of a class.
-func TestWriteConditions(t *testing.T) {
+// TestCheckConditions has writes of claims, of which we are to check those that name another class than before.
+func TestCheckConditions(t *testing.T) {
 	const gold = `{"metadata":{},"spec":{"ref":{"kind":"Class","name":"gold"}}}`
-	const one, larger = `{"metadata":{},"spec":{"ref":"gold","size":1}}`, `{"metadata":{},"spec":{"ref":"gold","size":2}}`
-	type writes map[string]struct {
+	for name, tc := range map[string]struct {
 		reason, before, now string
 		want                bool
-	}
-	test := func(sort string, of func(*v1beta1.ClaimKind) []claim.MatchCondition, form v1beta1.ReferenceForm, writes writes) {
-		for name, tc := range writes {
-			t.Run(sort+name, func(t *testing.T) {
-				k := claimKind("claims.example.org", func(k *v1beta1.ClaimKind) {
-					k.Spec.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: form}
-					k.Spec.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.volume"}}
-					k.Spec.Classes.Usage = "has(claim.spec.size) ? claim.spec.size : 1"
-				})
-				variables := map[string]any{"object": object(t, tc.now), "oldObject": nil, "request": map[string]any{"operation": "CREATE"}}
-				if tc.before != "null" {
-					variables["oldObject"], variables["request"] = object(t, tc.before), map[string]any{"operation": "UPDATE"}
-				}
-				called, failure := newEnvironment(t).conditions(t, matchConditions(of(&k))).hold(variables)
-				require.NoError(t, failure, tc.reason)
-				assert.Equal(t, tc.want, called, tc.reason)
-			})
-		}
-	}
-	test("Check", claim.CheckConditions, "", writes{
+	}{
 		"Created":  {"We should check what a new claim names.", `null`, gold, true},
 		"Unbound":  {"We should not check a claim that names nothing.", `null`, `{"metadata":{},"spec":{}}`, false},
 		"Begun":    {"We should not check a reference without a name.", `null`, `{"metadata":{},"spec":{"ref":{"kind":"Class"}}}`, false},
@@ -262,18 +241,21 @@ func TestWriteConditions(t *testing.T) {
 		"Removed":  {"We should not check what is gone.", gold, `{"metadata":{},"spec":{}}`, false},
 		"Skipped":  {"We should not check a claim that is not ours.", `null`, `{"metadata":{},"spec":{"ref":{"name":"gold"},"volume":"v"}}`, false},
 		"Deleting": {"We should not keep a claim from going.", `{"metadata":{}}`, `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"ref":{"name":"gold"}}}`, false},
-	})
-	test("Reserve", claim.ReserveConditions, v1beta1.Name, writes{
-		"Created":  {"We should reserve for a new claim.", `null`, one, true},
-		"Unbound":  {"We should not be asked about a claim without a class.", `null`, `{"metadata":{},"spec":{"size":5}}`, false},
-		"Same":     {"We should let pass what uses no more.", one, `{"metadata":{"labels":{"a":"b"}},"spec":{"ref":"gold","size":1,"x":2}}`, false},
-		"Grown":    {"We should reserve for growth.", one, larger, true},
-		"Appears":  {"We should be asked about a size that was not there.", `{"metadata":{},"spec":{"ref":"gold"}}`, one, true},
-		"Vanishes": {"We should be asked about a size that is gone: nothing may count as more.", one, `{"metadata":{},"spec":{"ref":"gold"}}`, true},
-		"Moved":    {"We should reserve in another class.", one, `{"metadata":{},"spec":{"ref":"iron","size":1}}`, true},
-		"Deleting": {"We should be asked about a claim that is being deleted: it may stay for long.", one, `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"ref":"gold","size":9}}`, true},
-		"Skipped":  {"We should be asked about a claim that is not ours to bind: it counts.", `null`, `{"metadata":{},"spec":{"ref":"gold","volume":"v"}}`, true},
-	})
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := claimKind("claims.example.org", func(k *v1beta1.ClaimKind) {
+				k.Spec.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}}
+				k.Spec.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.volume"}}
+			})
+			variables := map[string]any{"object": object(t, tc.now), "oldObject": nil, "request": map[string]any{"operation": "CREATE"}}
+			if tc.before != "null" {
+				variables["oldObject"], variables["request"] = object(t, tc.before), map[string]any{"operation": "UPDATE"}
+			}
+			called, failure := newEnvironment(t).conditions(t, matchConditions(claim.CheckConditions(&k))).hold(variables)
+			require.NoError(t, failure, tc.reason)
+			assert.Equal(t, tc.want, called, tc.reason)
+		})
+	}
 }
 
 // TestClassConditions has updates of a class, of which we are to be asked about some.

@@ -19,12 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/loop"
-	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
-	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -147,39 +144,10 @@ func (w *Configurator) writeClasses(ctx context.Context, r *round) error {
 	}
 	for _, k := range r.claimKinds {
 		bound := r.current.ClaimEntry(k.Name)
-		reserves := slices.ContainsFunc(rules.Serving(&k, r.classKinds), (*v1beta1.ClassKind).IsHard)
-		if (reserves || k.Spec.Reference.Explicit == v1beta1.CheckExplicit) && bound != nil && len(bound.Rules) == 1 {
-			e := w.checkEntry(&k, reserves, bound.Rules[0], r.ca)
+		if k.Spec.Reference.Explicit == v1beta1.CheckExplicit && bound != nil && len(bound.Rules) == 1 {
+			e := w.checkEntry(&k, bound.Rules[0], r.ca)
 			due = append(due, dueEntry{Entry: e, in: in, kind: e.Name})
 		}
 	}
 	return w.write(ctx, &w.classes, r.current, []string{in}, due, incomplete)
-}
-
-// AskedToReserve reports whether the API server asks us about all writes by which claims use more of the classes of a kind.
-func (w *Configurator) AskedToReserve(ctx context.Context, kind *inventory.ClassKind) (bool, error) {
-	c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	if err := w.Client.Get(ctx, client.ObjectKey{Name: v1beta1.ClassConfiguration}, c); err != nil {
-		return false, err
-	}
-	claimKinds, _, err := registry.List(ctx, w.Client)
-	if err != nil {
-		return false, err
-	}
-	for i := range claimKinds {
-		k := &claimKinds[i]
-		if !slices.Contains(kind.ClaimKinds, k.Name) {
-			continue
-		}
-		if _, err := w.Registration.LookUpClaims(ctx, k); errors.Is(err, cluster.ErrNotInstalled) {
-			continue // There are none.
-		}
-		due := matchConditions(claim.ReserveConditions(k))
-		if !slices.ContainsFunc(c.Webhooks, func(e admissionregistrationv1.ValidatingWebhook) bool {
-			return e.Name == k.Name+v1beta1.CheckSuffix && slices.Equal(e.MatchConditions, due)
-		}) {
-			return false, nil
-		}
-	}
-	return true, nil
 }

@@ -142,16 +142,12 @@ func (a Address) claimEntry(k *v1beta1.ClaimKind, r rule, ca []byte, refused str
 	return e
 }
 
-// checkEntry is for the claims of a kind that name a class themselves, or which use a class whose capacity is enforced, so that it
-// reserves. It validates, because only then has every webhook had its say. The rule is that of the entry by which the claims are bound.
-func (a Address) checkEntry(k *v1beta1.ClaimKind, reserves bool, r rule, ca []byte) Entry {
+// checkEntry is for the claims of a kind that name a class themselves. It validates, because only then has every webhook had its say. The
+// rule is that of the entry by which the claims are bound.
+func (a Address) checkEntry(k *v1beta1.ClaimKind, r rule, ca []byte) Entry {
 	r.Operations = createAndUpdate
 	e := a.entryOfClaims(k, v1beta1.CheckSuffix, v1beta1.CheckPath, r, ca)
 	e.MatchConditions = matchConditions(claim.CheckConditions(k))
-	if reserves {
-		e.MatchConditions = matchConditions(claim.ReserveConditions(k))
-		e.SideEffects = new(admissionregistrationv1.SideEffectClassNoneOnDryRun)
-	}
 	return e
 }
 

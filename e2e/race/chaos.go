@@ -94,11 +94,9 @@ func (l *lane) replace(ctx context.Context, c Class) error {
 func (l *lane) hasDefault(claimKind string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, uses := range l.judge.uses {
-		for seat := range uses {
-			if seat.of == claimKind {
-				return true
-			}
+	for s, defaults := range l.judge.defaults {
+		if s.claimKind == claimKind && defaults > 0 {
+			return true
 		}
 	}
 	return false

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/progress"
 )
@@ -46,7 +47,6 @@ type Fleet struct {
 	cluster  *Cluster
 	timing   Timing
 	balancer *classbind.Balancer
-	path     string // of the webhook whose calls are counted
 	replicas []*replica
 	logs     string
 	failed   bool
@@ -115,7 +115,7 @@ func (f *Fleet) calls(ctx context.Context) ([]int, error) {
 	all := make([]int, len(f.replicas))
 	for i, r := range f.replicas {
 		var err error
-		if all[i], err = r.process.Calls(ctx, f.path); err != nil {
+		if all[i], err = r.process.Calls(ctx, v1beta1.GuardPath); err != nil {
 			return nil, err
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// Outcome of a write that is to make a class default, or to have a claim use more of one, as it is reported.
+// Outcome of a write that is to make a class default, as it is reported.
 type Outcome string
 
 // The outcomes.
@@ -24,9 +24,6 @@ const (
 	NamedDefault   Outcome = "refused naming the default"
 	NamedTime      Outcome = "refused with a time to retry"
 	NamedNothing   Outcome = "refused without a way out"
-	Full           Outcome = "refused by a full class"
-	MaybeFull      Outcome = "told to try again by a full class"
-	NoClass        Outcome = "stored without a class"
 	RefusedByOther Outcome = "refused by the second webhook after the guard"
 	// Overtaken by another write of the same class: it is there, is gone, or has changed.
 	Overtaken Outcome = "overtaken"
@@ -72,10 +69,6 @@ func outcomeOf(err error, class Class, defaults map[Class]bool) Outcome {
 		return NamedNothing
 	case code == http.StatusForbidden && strings.Contains(message, saboteurName):
 		return RefusedByOther
-	case code == http.StatusForbidden && strings.Contains(message, "is full"):
-		return Full
-	case code == http.StatusTooManyRequests && strings.Contains(message, "is full"):
-		return MaybeFull
 	case code == http.StatusNotFound || code == http.StatusConflict:
 		return Overtaken
 	case code >= http.StatusInternalServerError:

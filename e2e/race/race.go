@@ -1,6 +1,5 @@
 // Package race proves on a real cluster that no claim kind ever has two default classes: it has many writers make classes default at once,
-// round after round, through several API servers and several replicas of classbind, and replays what came of it. In the same way it proves
-// that claims never use more of a class than its capacity, where that is enforced.
+// round after round, through several API servers and several replicas of classbind, and replays what came of it.
 package race
 
 import (
@@ -15,7 +14,6 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/progress"
-	"github.com/classbind/classbind/webhook"
 )
 
 // Race all rounds of a scenario, each of so many writers. The result is valid
@@ -24,18 +22,11 @@ func (f *Fleet) Race(ctx context.Context, s Scenario, rounds, writers int) (Resu
 	ctx, cancel := context.WithCancel(ctx) // of the watches
 	defer cancel()
 	r := &report{progress: f.cluster.progress, scenario: s, of: rounds, start: time.Now(), tally: tally{}}
-	f.path = v1beta1.GuardPath
-	if s.Capacity {
-		f.path = webhook.CheckPattern
-	}
 	var lanes []*lane
 	for i := range s.Lanes {
 		lanes = append(lanes, newLane(f.cluster, r, i))
 	}
 	err := progress.During(f.cluster.progress, s.Name+": registering kinds, until all are guarded", func() error {
-		if s.Capacity {
-			return f.prepareArenas(ctx, lanes)
-		}
 		return f.prepare(ctx, lanes, writers)
 	})
 	if err == nil {
@@ -105,8 +96,6 @@ func (f *Fleet) race(parent context.Context, lanes []*lane, writers int, r *repo
 		all.Go(func() error {
 			round := l.round
 			switch s := r.scenario; {
-			case s.Capacity:
-				round = l.arena.round
 			case s.Chaos:
 				round = l.chaosRound
 			case s.Twins:
@@ -129,13 +118,6 @@ func (f *Fleet) race(parent context.Context, lanes []*lane, writers int, r *repo
 	if err = errors.Join(err, disturbances.Wait()); err != nil {
 		return err
 	}
-	for _, l := range lanes {
-		if l.arena != nil {
-			if err := l.arena.settle(parent); err != nil {
-				return err
-			}
-		}
-	}
 	after, err := f.calls(parent)
 	if err != nil {
 		return err
@@ -151,20 +133,13 @@ func (f *Fleet) race(parent context.Context, lanes []*lane, writers int, r *repo
 func (f *Fleet) disturb(ctx context.Context, lanes []*lane, r *report) (*errgroup.Group, error) {
 	var all errgroup.Group
 	if r.scenario.Chaos {
-		longest := 2 * time.Second
-		for _, l := range lanes {
-			if l.arena != nil {
-				longest = arenaPause
-				all.Go(func() error { return l.arena.administer(ctx) })
-			}
-		}
 		stop, err := f.cluster.sabotage(ctx, lanes)
 		if err != nil {
 			return nil, err
 		}
 		all.Go(func() error {
 			defer stop()
-			for ; ctx.Err() == nil; pauseUpTo(ctx, longest) {
+			for ; ctx.Err() == nil; pauseUpTo(ctx, 2*time.Second) {
 				r.count(func() { r.kills++ })
 				if err := anyOf(f.replicas).kill(ctx); err != nil {
 					return err

@@ -19,9 +19,8 @@ const (
 // Result of a scenario.
 type Result struct {
 	Rounds int
-	// Worst are the double defaults, or the moments at which claims came to use more of a class than it holds, and Violations all of what
-	// was not as it should be, these included.
-	Worst, Violations int
+	// Doubles are the double defaults, and Violations all of what was not as it should be, these included.
+	Doubles, Violations int
 }
 
 // report of a scenario while it runs.
@@ -79,8 +78,8 @@ func (r *report) end(calls []int) {
 	defer r.mu.Unlock()
 	took := time.Since(r.start)
 	parts := []string{
-		fmt.Sprintf("%s: %s: %d in %d rounds, violations: %d",
-			r.scenario.Name, r.scenario.Worst(), r.result.Worst, r.result.Rounds, r.result.Violations),
+		fmt.Sprintf("%s: double defaults: %d in %d rounds, violations: %d",
+			r.scenario.Name, r.result.Doubles, r.result.Rounds, r.result.Violations),
 		fmt.Sprintf("%s (%.1f rounds/s)", took.Round(time.Second), float64(r.result.Rounds)/took.Seconds()),
 		what,
 	}

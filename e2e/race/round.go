@@ -112,22 +112,24 @@ func (l *lane) settle(ctx context.Context, answers []answer) ([]Class, error) {
 		}
 	}
 	l.judge.been = map[Class]bool{}
-	for c := range l.judge.uses {
+	for c := range l.judge.seats {
 		l.judge.been[c] = true
 	}
-	return slices.Collect(maps.Keys(l.judge.uses)), nil
+	return slices.Collect(maps.Keys(l.judge.seats)), nil
 }
 
 // replay all that happened up to now.
 func (l *lane) replay(ctx context.Context) error {
-	version, err := l.fence(ctx, l.kinds.names(), l.classes)
+	version, err := l.fence(ctx)
 	if err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, e := range l.judge.until(version) {
-		l.worst("%s became a second default for %q, partition %q, at resourceVersion %d", e.user, e.account.of, e.account.part, e.version)
+	for _, d := range l.judge.until(version) {
+		l.count(func() { l.result.Doubles++ })
+		l.violation("double default: %s became a second default for %q, partition %q, at resourceVersion %d",
+			d.class, d.seat.claimKind, d.seat.partition, d.version)
 	}
 	return nil
 }

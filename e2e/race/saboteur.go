@@ -25,13 +25,10 @@ const (
 // long as an API server lets it.
 //
 // The API server asks all validating webhooks at once and waits for all, so a refusal that comes after the guard's answer is one that waits
-// for it: where classes become default, the saboteur watches the Leases for the class's uid.
+// for it: the saboteur watches the Leases for the class's uid.
 func (c *Cluster) sabotage(ctx context.Context, lanes []*lane) (stop func(), err error) {
 	condition := fmt.Sprintf(`has(object.metadata.annotations) && %[1]q in object.metadata.annotations && `+
 		`object.metadata.annotations[%[1]q] == "true"`, defaultAnnotation)
-	if lanes[0].arena != nil {
-		condition = "has(object.spec)"
-	}
 	of := map[string]*lane{}
 	var groups []string
 	for _, l := range lanes {
@@ -41,12 +38,8 @@ func (c *Cluster) sabotage(ctx context.Context, lanes []*lane) (stop func(), err
 	review := func(ctx context.Context, r admission.Request) admission.Response {
 		l := of[r.Kind.Group]
 		refuse, hold := oneIn(3), oneIn(4) && r.Name != nextName // That one is timed.
-		if l.arena != nil && hold {                              // A reservation may be refused late, too.
-			pauseUpTo(ctx, l.scenario.Timing.Request)
-			hold = false
-		}
 		switch {
-		case !refuse && !hold, l.arena == nil && !leases.awaitGuard(ctx, &r, len(l.kinds[r.Kind.Kind])):
+		case !refuse && !hold, !leases.awaitGuard(ctx, &r, len(l.kinds[r.Kind.Kind])):
 		case refuse:
 			return admission.Denied("a third of what was admitted is refused")
 		default:

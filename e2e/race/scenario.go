@@ -21,19 +21,8 @@ type Scenario struct {
 	Partitions bool
 	// Twins are clients that make one class default at once, which is refused.
 	Twins bool
-	// Capacity has claims fight for the last places of classes, instead of classes for being default. Chaos then kills
-	// replicas, changes capacities, and has a second webhook refuse what was reserved.
-	Capacity bool
 	// Timing that it needs.
 	Timing Timing
-}
-
-// Worst that may happen.
-func (s Scenario) Worst() string {
-	if s.Capacity {
-		return "over capacity"
-	}
-	return "double defaults"
 }
 
 // Timing of a cluster and its replicas. The zero value is as they are by default.
@@ -70,8 +59,6 @@ func Scenarios() []Scenario {
 		{Name: "twins", Lanes: []Kinds{threeForTwo}, Twins: true},
 		{Name: "forger", Lanes: slices.Repeat([]Kinds{threeForTwo}, 2), Forger: true, Timing: short},
 		{Name: "chaos", Lanes: slices.Repeat([]Kinds{threeForTwo}, 8), Chaos: true, Timing: short},
-		{Name: "capacity", Lanes: []Kinds{pools}, Capacity: true, Timing: short},
-		{Name: "capacity-chaos", Lanes: slices.Repeat([]Kinds{pools}, 4), Capacity: true, Chaos: true, Timing: short},
 	}
 }
 
@@ -88,14 +75,6 @@ func ShortScenarios() []Scenario {
 		{Name: "twins", Lanes: []Kinds{threeForTwo}, Twins: true, Timing: t},
 		{Name: "forger", Lanes: []Kinds{threeForTwo, threeForOne}, Forger: true, Timing: t},
 		{Name: "chaos", Lanes: slices.Repeat([]Kinds{threeForTwo}, 3), Chaos: true, Timing: t},
-	}
-}
-
-// ShortCapacityScenarios are those for a test of capacities.
-func ShortCapacityScenarios() []Scenario {
-	return []Scenario{
-		{Name: "capacity", Lanes: []Kinds{pools}, Capacity: true, Timing: short},
-		{Name: "capacity-chaos", Lanes: slices.Repeat([]Kinds{pools}, 2), Capacity: true, Chaos: true, Timing: short},
 	}
 }
 

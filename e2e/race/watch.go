@@ -66,12 +66,11 @@ func (l *lane) observe(kind string, e watch.Event) {
 	}
 }
 
-func (l *lane) noteDefault(kind string, version uint64, there bool, object *unstructured.Unstructured) {
-	c := change[Class]{version: version, user: Class{kind, object.GetName()}}
+func (l *lane) note(kind string, version uint64, there bool, object *unstructured.Unstructured) {
+	c := change{version: version, class: Class{kind, object.GetName()}}
 	if there && object.GetDeletionTimestamp() == nil && object.GetAnnotations()[defaultAnnotation] == "true" {
-		c.uses = map[account]int64{}
 		for _, claimKind := range l.kinds[kind] {
-			c.uses[account{claimKind, object.GetLabels()[partitionLabel]}] = 1
+			c.seats = append(c.seats, seat{claimKind, object.GetLabels()[partitionLabel]})
 		}
 	}
 	l.judge.observe(c)
@@ -82,14 +81,15 @@ const fenceName = "fence"
 
 // fence is a moment after everything that was written before, and up to which the
 // watches have shown everything: each kind is written to, and has to come by.
-func (l *lane) fence(ctx context.Context, kinds []string, objects func(kind string) dynamic.ResourceInterface) (uint64, error) {
+func (l *lane) fence(ctx context.Context) (uint64, error) {
+	kinds := l.kinds.names()
 	versions := make([]uint64, len(kinds))
 	var writes errgroup.Group
 	for i, kind := range kinds {
 		writes.Go(func() error {
 			var object *unstructured.Unstructured
 			err := plainly(ctx, func() (err error) {
-				object, err = annotate(ctx, objects(kind), fenceName, "fence", fmt.Sprintf(`"%d"`, rand.Uint64())) //nolint:gosec // It only has to change.
+				object, err = annotate(ctx, l.classes(kind), fenceName, "fence", fmt.Sprintf(`"%d"`, rand.Uint64())) //nolint:gosec // It only has to change.
 				return err
 			})
 			if err != nil {

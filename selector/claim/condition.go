@@ -117,21 +117,6 @@ func UseConditions(k *v1beta1.ClaimKind) []MatchCondition {
 	})
 }
 
-// ReserveConditions are those of a claim that may use more of a class than before: it has a class reference, and had another
-// before, or a field changed that says how much it uses.
-func ReserveConditions(k *v1beta1.ClaimKind) []MatchCondition {
-	all := UseConditions(k)
-	e, err := expression.Compile(string(k.Spec.Classes.Usage), expression.Amount, rules.UsageScope)
-	if err != nil { // There is none, or it is at fault.
-		return all
-	}
-	for _, p := range e.Looks(expression.Claim) {
-		is, was := p.IsSet("object"), p.IsSet("oldObject")
-		all[1].Expression += fmt.Sprintf(" || (%s) != (%s) || (%s) && %s != %s", is, was, is, p.At("object"), p.At("oldObject"))
-	}
-	return all
-}
-
 // newReference has the conditions of a claim with a class reference that is another one than before.
 func newReference(k *v1beta1.ClaimKind, isUnset func(object string) string) []MatchCondition {
 	at := fields.Path(k.Spec.Reference.Names())

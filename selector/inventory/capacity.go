@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"cmp"
 	"math"
 	"sync"
 
@@ -24,16 +23,13 @@ type Capacity struct {
 }
 
 // HasCapacity reports whether the claims of a class may use only so much of it.
-func (k *ClassKind) HasCapacity() bool { return k.enforcement != "" }
-
-// IsHard reports whether no class of the kind may ever hold more than its capacity.
-func (k *ClassKind) IsHard() bool { return k.HasCapacity() && k.enforcement != v1beta1.Soft }
+func (k *ClassKind) HasCapacity() bool { return k.Reserving != nil }
 
 func (k *ClassKind) setLimits(capacity *v1beta1.Capacity) {
 	if capacity == nil {
 		return
 	}
-	k.enforcement, k.Reserving = cmp.Or(capacity.Enforcement, v1beta1.Soft), &sync.Mutex{}
+	k.Reserving = &sync.Mutex{}
 	for i, limit := range capacity.Limits() {
 		if limit != nil {
 			k.limits[i] = newSource(*limit)

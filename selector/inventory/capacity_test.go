@@ -53,7 +53,6 @@ func TestNewClassCapacity(t *testing.T) {
 			kind := NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "pools.example.org"}, Spec: spec},
 				schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false)
 			assert.True(t, kind.HasCapacity(), tc.reason)
-			assert.False(t, kind.IsHard(), tc.reason)
 			assert.Equal(t, tc.of.Total.Annotation != "", kind.MetadataOnly(), "We should need the objects for a field alone.")
 			object := decode(t, tc.class)
 			annotations := map[string]string{}

@@ -41,7 +41,6 @@ type ClassKind struct {
 
 	isDefault, weight source
 	limits            [len(v1beta1.LimitFields)]source // of the capacity
-	enforcement       v1beta1.Enforcement              // empty without a capacity
 	plan              *fields.Plan                     // of the fields that lead to these
 	lookPlan          *fields.Plan                     // of the fields that expressions look at
 

@@ -122,7 +122,7 @@ func compile(k *v1beta1.ClaimKind) *ForClaims {
 		r.addFit(&r.Fits, "spec.classes.fits", f, ofBoth)
 	}
 	r.Score = r.compile("spec.choice.score", s.Choice.Score, expression.Number, ofBoth)
-	r.Usage = r.compile("spec.classes.usage", s.Classes.Usage, expression.Amount, UsageScope)
+	r.Usage = r.compile("spec.classes.usage", s.Classes.Usage, expression.Amount, usageScope)
 	if s.Classes.Partition != nil {
 		r.PartitionOf = r.compile("spec.classes.partition.claim", s.Classes.Partition.Claim, expression.Text, ofClaim)
 		r.PartitionClass = r.compileGuarded("spec.classes.partition.class", s.Classes.Partition.Class, expression.Text)
@@ -155,8 +155,8 @@ func Scope(s *v1beta1.ClaimKindSpec, more ...string) expression.Scope {
 	return scope
 }
 
-// UsageScope is that of how much a claim uses.
-var UsageScope = expression.Scope{Variables: []string{expression.Claim}}
+// usageScope is that of how much a claim uses.
+var usageScope = expression.Scope{Variables: []string{expression.Claim}}
 
 var ofClassAlone = expression.Scope{Variables: []string{expression.Class}}
 

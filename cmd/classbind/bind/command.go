@@ -46,8 +46,8 @@ writes one at a time. If it is interrupted, run it again: it continues with the 
 that still have no class. It may run while classbind runs.
 
 The command does not know which classes the replicas gave last. So with RoundRobin,
-it starts a new rotation with each page of 100 claims. With LeastClaims,
-it counts the claims of all namespaces first. It cannot bind claims of a kind whose
+it starts a new rotation with each page of 100 claims. With LeastClaims, or if classes
+have a capacity, it counts the claims of all namespaces first. It cannot bind claims of a kind whose
 expressions use request.userInfo.
 
 The exit status is 0 if every claim that classbind binds has a class now. It is 1 if

@@ -26,11 +26,9 @@ type binder struct {
 	claims latebinding.Client
 	report *reporter
 
-	// kind is read again before a page is bound, and resource is that of the first one. tally counts its claims by class, nil
-	// where its strategy needs no counts.
+	// kind is read again before a page is bound, and resource is that of the first one.
 	kind     *explain.Kind
 	resource schema.GroupVersionResource
-	tally    *selector.Tally
 }
 
 func (o *options) run(ctx context.Context, word string, names []string, out, progress io.Writer) error {
@@ -77,10 +75,8 @@ func (b *binder) run(ctx context.Context, namespace string, names []string) erro
 	if !b.kind.Namespaced {
 		namespace = metav1.NamespaceAll
 	}
-	if b.kind.Kind.Strategy.Counted {
-		if err := b.count(ctx); err != nil {
-			return fmt.Errorf("cannot count the claims of each class for %s: %w", b.kind.Kind.Strategy.Name, err)
-		}
+	if err := b.kind.Count(ctx, nil); err != nil {
+		return err
 	}
 	for _, name := range names {
 		if err := b.bind(ctx, namespace, name, nil); err != nil {
@@ -130,29 +126,11 @@ func (b *binder) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	was := b.kind
 	if b.kind = kinds[0]; b.kind.Resource != b.resource {
 		return fmt.Errorf("%s is registered for other claims now", b.kind.Kind.Name)
 	}
-	b.kind.Kind.Tally = b.tally
-	return nil
-}
-
-// count has the strategy know how many claims each class has.
-func (b *binder) count(ctx context.Context) error {
-	b.tally = &selector.Tally{}
-	b.kind.Kind.Tally = b.tally
-	return b.claims.Pages(ctx, b.kind.Resource, metav1.NamespaceAll, func(raw []byte) error {
-		if s, err := latebinding.ReadStored(b.kind.Kind, raw); err == nil {
-			b.tallied(s.Classes)
-		}
-		return nil
-	}, func() error { return nil })
-}
-
-func (b *binder) tallied(classes [2]uint64) {
-	for _, class := range classes {
-		b.tally.Bind(class, selector.Share{})
-	}
+	return b.kind.Count(ctx, was)
 }
 
 // maxAttempts limits how often a claim is read again that others change meanwhile.
@@ -244,9 +222,11 @@ func (b *binder) attempt(ctx context.Context, s *latebinding.Stored) (*Claim, er
 			return c.failed("NotWritten", err), nil
 		}
 	}
-	if b.tally != nil { // The next claims see it, and nothing stays in flight.
-		b.tallied(counts)
-		b.tally.Seen(s.Namespace, s.Name, "", counts)
+	if kind := b.kind.Kind; kind.Tally != nil { // The next claims see it, and nothing stays in flight.
+		for _, class := range counts {
+			kind.Tally.Bind(class, kind.ShareOf(s.Namespace, d.Claim.Usage))
+		}
+		kind.Tally.Seen(s.Namespace, s.Name, "", counts)
 	}
 	return c.end(Bound, d.Reason(), ""), nil
 }

@@ -133,6 +133,7 @@ func (o *options) decide(ctx context.Context, w *World, k *v1beta1.ClaimKind, it
 	if err != nil {
 		return err
 	}
+	v.countRoom(ctx)
 	item.Notes, item.InvalidExpressions = append(item.Notes, v.Notes...), v.invalid
 	found := w.resources[k.Name]
 	if !item.isReadable(ctx, w, k, found) {

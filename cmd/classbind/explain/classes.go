@@ -118,6 +118,7 @@ func (o *options) classesOf(
 	if offer.Message, err = w.unselected(ctx, k, offer.Namespace); err != nil || offer.Message != "" {
 		return offer, err
 	}
+	w.count(ctx, k) // By what each claim uses, which is left out next.
 	scored, usesRequest := k.Spec.Choice.Score != "", rules.NewForClaims(k).UsesRequest()
 	offer.Unjudged = leaveOutClaim(k, w.settings.request != nil)
 	for _, ck := range rules.Serving(k, w.classKinds) {
@@ -131,6 +132,7 @@ func (o *options) classesOf(
 	if err != nil {
 		return offer, err
 	}
+	v.countRoom(ctx)
 	in := claim.Intake{
 		Claim:   claim.Claim{Namespace: offer.Namespace, Selector: labels.Everything(), Object: map[string]any{}},
 		Parents: len(v.Kind.ClassRef),

@@ -2,8 +2,6 @@ package explain
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -17,9 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
-	"github.com/classbind/classbind/webhook/capacity"
 )
 
 type object = map[string]any
@@ -138,20 +134,6 @@ func minimalCRD(name, kind, scope string) string {
 	return fmt.Sprintf(`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": %q}, "spec": {"group": %q, "scope": %q, "names": {"kind": %q}, "versions": [{"name": "v1", "served": true}]}}`, name, group, scope, kind)
 }
 
-// ledger of the class a, of which claims may use 5 and one is reserved, as classbind writes it.
-func ledger(used int64) *v1beta1.Ledger {
-	l := &v1beta1.Ledger{}
-	l.Name, l.Namespace, l.UID, l.Generation = capacity.NameOf("fastclasses.example.org", "", "a"), "classbind-system", "uid", 2
-	l.Spec = v1beta1.LedgerSpec{
-		Class: "fastclasses.example.org/a", Open: true, Capacity: new(int64(5)), Used: used, Reserved: 1,
-		Reservations: []string{"1 0 uid - databases.example.org team/other"},
-	}
-	spec, _ := json.Marshal(l.Spec)
-	hash := sha256.Sum256([]byte("uid\x002\x00" + string(spec)))
-	l.Spec.Seal = hex.EncodeToString(hash[:16])
-	return l
-}
-
 func condition(status, reason string) object {
 	return object{"conditions": []object{{"type": "Ready", "status": status, "reason": reason, "message": "as it is", "lastTransitionTime": "2026-01-01T00:00:00Z"}}}
 }
@@ -206,20 +188,26 @@ func TestExplainCluster(t *testing.T) {
 			"fits": [{"name": "Plan", "expression": "class.metadata.labels.tier == related.plan.spec.tier && class.kind == 'FastClass'", "message": "of another plan"}]}}`, object{})
 	}
 	relating := object{claimKindsPath: relatingTo(`"nameExpression": "'standard'"`), resourcesPath: serving(fast, slow, served("plans", "Plan", true, "get", "list", "watch"))}
-	const ledgersPath = "/apis/classbind.io/v1beta1/namespaces/classbind-system/ledgers"
 	capacity := classKindSpec(object{"annotation": "weight"})
-	capacity["capacity"] = object{"total": object{"annotation": "classbind.io/capacity"}, "enforcement": "Hard"}
+	capacity["capacity"] = object{"total": object{"annotation": "classbind.io/capacity"}}
 	limited := class("FastClass", "a", "gold")
 	limited["metadata"].(object)["annotations"] = object{"classbind.io/capacity": "5"}
-	enforced := object{
+	holdsFive := object{
+		claimKindsPath: claimKinds(`{"classes": {"usage": "claim.metadata.labels.size"}}`, object{}),
 		classKindsPath: list("classbind.io/v1beta1", "ClassKindList", registration("ClassKind", "fastclasses.example.org", capacity, object{})),
 		fastPath:       metadataList(limited),
-		"/apis/classbind.io/v1beta1": resources("classbind.io/v1beta1", served("claimkinds", "ClaimKind", false, "list"),
-			served("classkinds", "ClassKind", false, "list"), served("ledgers", "Ledger", true, "list")),
 	}
-	ledgers := func(all ...any) object {
-		return object{ledgersPath: list("classbind.io/v1beta1", "LedgerList", all...)}
+	using := func(sizes ...int) object { // Claims of FastClass/a, in all namespaces.
+		all := list("example.org/v1", "DatabaseList")
+		for i, size := range sizes {
+			all["items"] = append(all["items"].([]any), object{
+				"metadata": object{"namespace": fmt.Sprint("team-", i), "name": "c", "uid": fmt.Sprint(i), "resourceVersion": "1", "labels": object{"size": fmt.Sprint(size)}},
+				"spec":     object{"classRef": object{"apiVersion": "example.org/v1", "kind": "FastClass", "name": "a"}},
+			})
+		}
+		return object{"/apis/example.org/v1/databases": all}
 	}
+	sized := strings.Replace(goldClaim, `"metadata": {`, `"metadata": {"labels": {"size": "2"}, `, 1)
 	team := func(labels object) object {
 		return object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": labels, "annotations": object{"tier": "gold"}}}
 	}
@@ -253,17 +241,25 @@ func TestExplainCluster(t *testing.T) {
 			answers: object{classKindsPath: classKinds(condition("False", "NotPermitted"))},
 			want:    []string{fastAlone, "Note:    the classes of slowclasses.example.org are left out, as classbind does (NotPermitted): as it is"},
 		},
-		"Stale":         {reason: "We should read stale classes, and say that classbind may know older ones.", answers: object{classKindsPath: classKinds(condition("False", "Stale"))}, want: []string{"one of 2 classes", "Note:    classbind may know older classes of slowclasses.example.org than these (Stale): as it is"}},
-		"NotInstalled":  {reason: "We should leave out a kind that is not installed, and say so.", answers: object{resourcesPath: serving(fast)}, want: []string{fastAlone, "the classes of slowclasses.example.org are left out, as classbind does: the API server serves no such resource"}},
-		"Full":          {reason: "We should go by the ledger of a class whose capacity is enforced.", base: enforced, answers: ledgers(ledger(4)), status: exit.Unmatched, want: []string{"full: 5 of 5, 1 of them reserved"}},
-		"NotCountedYet": {reason: "We should offer no class that has no ledger yet, as classbind does.", base: enforced, answers: ledgers(), status: exit.Unmatched, want: []string{"full: not given out before its claims are counted"}},
+		"Stale":        {reason: "We should read stale classes, and say that classbind may know older ones.", answers: object{classKindsPath: classKinds(condition("False", "Stale"))}, want: []string{"one of 2 classes", "Note:    classbind may know older classes of slowclasses.example.org than these (Stale): as it is"}},
+		"NotInstalled": {reason: "We should leave out a kind that is not installed, and say so.", answers: object{resourcesPath: serving(fast)}, want: []string{fastAlone, "the classes of slowclasses.example.org are left out, as classbind does: the API server serves no such resource"}},
+		"Full": {
+			reason: "We should count what the claims of the cluster use.", base: holdsFive, answers: using(1, 3), claim: sized,
+			status: exit.Unmatched, want: []string{"full: 4 of 5, and this claim uses 2"},
+		},
+		"Room": {
+			reason: "We should offer a class that has room.", base: holdsFive, answers: using(1, 2), claim: sized, want: []string{fastAlone},
+		},
 		"FullBesideANewClass": {
 			reason: "We should count a class that files add as empty.",
-			base:   enforced, answers: ledgers(ledger(4)),
-			with: `{apiVersion: example.org/v1, kind: FastClass, metadata: {name: b, labels: {tier: gold}, annotations: {classbind.io/capacity: "1"}}}`,
-			want: []string{"bound to FastClass/b", "full: 5 of 5, 1 of them reserved"},
+			base:   holdsFive, answers: using(5), claim: sized,
+			with: `{apiVersion: example.org/v1, kind: FastClass, metadata: {name: b, labels: {tier: gold}, annotations: {classbind.io/capacity: "2"}}}`,
+			want: []string{"bound to FastClass/b", "full: 5 of 5, and this claim uses 2"},
 		},
-		"LedgersForbidden":     {reason: "We should say that we do not know how much is taken.", base: enforced, want: []string{fastAlone, "how much is taken of each class of fastclasses.example.org is not known here (cannot list the ledgers of"}},
+		"ClaimsForbidden": {
+			reason: "We should say that we do not know how much is taken.", base: holdsFive, claim: sized,
+			want: []string{fastAlone, `not all is known that is taken of each class of fastclasses.example.org: cannot list the claims of "databases.example.org"`},
+		},
 		"NamespaceNotSelected": {reason: "We should leave alone the claims of a namespace that is not selected.", answers: object{claimKindsPath: selecting, namespacePath: team(nil)}, want: []string{"Database team/mine: left alone", `the claim kind selects namespaces by "bind=yes", which "team" does not match`}},
 		"NamespaceForbidden":   {reason: "We should not guess whether a namespace is selected.", answers: object{claimKindsPath: selecting}, status: exit.Failed, want: []string{`cannot read the namespace "team"`, "say what it has with --set namespace.labels.KEY=VALUE"}},
 		"NamespaceSet":         {reason: "We should take what is said of a namespace that may not be read.", args: []string{"--set", "namespace.labels.bind=yes"}, answers: object{claimKindsPath: selecting}, want: []string{"Database team/mine: bound to "}},

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/connect"
@@ -27,8 +26,6 @@ import (
 	"github.com/classbind/classbind/selector/near"
 	"github.com/classbind/classbind/selector/openapi"
 	"github.com/classbind/classbind/selector/rules"
-	"github.com/classbind/classbind/selector/truncate"
-	"github.com/classbind/classbind/webhook/capacity"
 )
 
 // resource in the version that the API server prefers, or in which claims are read.
@@ -58,9 +55,10 @@ type World struct {
 	kinds     map[string]*Kind
 	offers    map[string]*offer // of class kinds
 	schemas   map[schema.GroupVersionKind]func() (*objectSchema, error)
-	ledgers   *ledgers
-	// counted are the views of the claim kinds that were asked for, which count their claims.
-	counted selector.Snapshot
+	// counted are the views of the claim kinds that were asked for, which count the claims that are decided on here. inCluster count those
+	// of the cluster; uncounted is why those of a claim kind cannot be listed.
+	counted, inCluster selector.Snapshot
+	uncounted          map[string]error
 }
 
 // Kind of claims, with all classes, as explain reads them.
@@ -76,7 +74,6 @@ type Kind struct {
 	all                       []*inventory.Classes // all classes, also of class kinds that the View leaves out.
 	invalid                   []InvalidExpression  // invalid expressions of the claim kind, and of class kinds that serve it.
 	pathsReason, pathsProblem string               // pathsProblem, with its reason, is what the schema of the claims does not allow.
-	unknownRoom               string               // unknownRoom says of which classes it is not known how much is taken.
 }
 
 // newWorld has nothing yet. own is the namespace of classbind.
@@ -84,6 +81,7 @@ func newWorld(own string) *World {
 	return &World{
 		source: source{objectNamespace: metav1.NamespaceDefault, crds: map[string]CRD{}, read: map[objectName]map[string]any{}},
 		own:    own, resources: map[string]resource{}, kinds: map[string]*Kind{}, offers: map[string]*offer{}, counted: selector.Snapshot{},
+		inCluster: selector.Snapshot{}, uncounted: map[string]error{},
 		schemas: map[schema.GroupVersionKind]func() (*objectSchema, error){},
 	}
 }
@@ -219,7 +217,6 @@ func (w *World) kind(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, error) {
 		kind.Use = ""
 		v.note("who may use which class is not known without a cluster: all classes count as allowed (classes.use)")
 	}
-	v.addRoom(ctx, kind, serving)
 	s, err := w.schemaOf(ctx, w.resources[kind.Name].GroupVersionKind)
 	if err != nil {
 		v.note("the paths of the registration are not compared with the schema of the claims: %v", err)
@@ -280,13 +277,22 @@ func (k *Kind) list(ctx context.Context, ck *v1beta1.ClassKind) (*inventory.Clas
 	if ready != nil && ready.Reason == v1beta1.ReasonStale {
 		k.note("classbind may know older classes of %s than these (%s): %s", ck.Name, ready.Reason, ready.Message)
 	}
+	kind, found, err := k.classKind(ctx, ck)
+	if kind == nil || err != nil {
+		return nil, err
+	}
+	return k.world.classes(ctx, kind, found)
+}
+
+// classKind compiles a class kind, nil where the server leaves out its classes.
+func (k *Kind) classKind(ctx context.Context, ck *v1beta1.ClassKind) (*inventory.ClassKind, resource, error) {
 	found, err := k.world.resolve(ctx, ck.Name, "", "list", "watch")
 	if notServed(err) {
 		k.note("the classes of %s are left out, as classbind does: %v", ck.Name, err)
-		return nil, nil
+		return nil, found, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot find the kind of the classes of %q: %w", ck.Name, err)
+		return nil, found, fmt.Errorf("cannot find the kind of the classes of %q: %w", ck.Name, err)
 	}
 	if found.Kind == "" { // Two kinds of which nothing is known are not the same.
 		found.Kind = ck.Name
@@ -295,9 +301,9 @@ func (k *Kind) list(ctx context.Context, ck *v1beta1.ClassKind) (*inventory.Clas
 	if kind.Fault != nil {
 		k.note("the classes of %s are left out, as classbind does: %v", ck.Name, kind.Fault)
 		k.addInvalid("classkind/"+ck.Name, rules.InvalidOfClasses(ck))
-		return nil, nil //nolint:nilerr // It is noted.
+		return nil, found, nil //nolint:nilerr // It is noted.
 	}
-	return k.world.classes(ctx, kind, found)
+	return kind, found, nil
 }
 
 func (k *Kind) addInvalid(registration string, all []rules.Invalid) {
@@ -328,64 +334,4 @@ func (w *World) unselected(ctx context.Context, k *v1beta1.ClaimKind, namespace 
 		return "", err
 	}
 	return fmt.Sprintf("the claim kind selects namespaces by %q, which %q does not match", namespaces, namespace), nil
-}
-
-// ledgers of a cluster.
-type ledgers struct {
-	all *capacity.Ledgers
-	of  sets.Set[string] // of has the names of class kinds that have one.
-	err error            // err is why none is known.
-}
-
-// listLedgers lists them once, for a claim kind that needs them.
-func (w *World) listLedgers(ctx context.Context) *ledgers {
-	if w.ledgers != nil {
-		return w.ledgers
-	}
-	w.ledgers = &ledgers{of: sets.New[string]()}
-	listed := &v1beta1.LedgerList{}
-	if err := w.cluster.API.List(ctx, listed, client.InNamespace(w.own)); err != nil {
-		w.ledgers.err = fmt.Errorf("cannot list the ledgers of the namespace %q: %w", w.own, truncate.Error(err))
-	}
-	for i := range listed.Items {
-		of, _, _ := strings.Cut(listed.Items[i].Spec.Class, "/")
-		w.ledgers.of.Insert(of)
-	}
-	w.ledgers.all = capacity.Listed(listed.Items)
-	return w.ledgers
-}
-
-// addRoom has a claim kind know how much is taken of each class whose capacity is enforced. A class that files add has no ledger and counts
-// as empty.
-func (k *Kind) addRoom(ctx context.Context, kind *selector.ClaimKind, serving []*v1beta1.ClassKind) {
-	l, onTop, why := &ledgers{}, len(k.world.objects) > 0, ""
-	asks := kind.Hard && k.world.cluster != nil
-	if asks {
-		l = k.world.listLedgers(ctx)
-	}
-	if l.err != nil {
-		why = fmt.Sprintf(" (%v)", l.err)
-	}
-	known, unknown := sets.New[string](), sets.New[string]()
-	for _, ck := range serving {
-		switch {
-		case asks && ck.IsHard() && l.err == nil && (!onTop || l.of.Has(ck.Name)):
-			known.Insert(ck.Name)
-		case ck.HasCapacity():
-			unknown.Insert(ck.Name)
-		}
-	}
-	if asks {
-		kind.Room = func(namespace string, c *inventory.Class) selector.Room {
-			if !known.Has(c.Kind.Name) || onTop && !l.all.Has(c) {
-				return selector.Room{}
-			}
-			return l.all.Room(namespace, c)
-		}
-	}
-	if len(unknown) > 0 {
-		k.unknownRoom = fmt.Sprintf("how much is taken of each class of %s is not known here%s: each counts as empty",
-			selector.List(sets.List(unknown)), why)
-		k.note("%s", k.unknownRoom)
-	}
 }

@@ -24,15 +24,17 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	lookup "github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
 // source of registrations and classes: files, or a cluster, or a cluster as it would be if files were applied to it.
 type source struct {
-	// cluster is nil if none is asked. authorizer is that of the cluster.
+	// cluster is nil if none is asked. authorizer is that of the cluster, and stream reads its claims.
 	cluster    *connect.Cluster
 	authorizer *authorizer
+	stream     latebinding.Client
 	// objectNamespace is that of objects that name none, and claimNamespace that of claims.
 	objectNamespace, claimNamespace string
 
@@ -75,6 +77,9 @@ func (s *source) connect(ctx context.Context, config *rest.Config) (err error) {
 		return err
 	}
 	if s.authorizer, err = newAuthorizer(config); err != nil {
+		return err
+	}
+	if s.stream, err = latebinding.NewClient(config); err != nil {
 		return err
 	}
 	claimKinds, classKinds, err := connect.Registrations(ctx, s.cluster.API)

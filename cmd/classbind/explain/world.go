@@ -222,10 +222,7 @@ func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
 	}
 	k.MakeIndex() // There are many claims to decide on.
 	k.Kind.Tally = &selector.Tally{}
-	if k.Kind.Limited { // What the claims of the cluster use counts once they are decided on here.
-		k.Kind.Room = w.counted.Room
-		k.Notes = slices.DeleteFunc(k.Notes, func(n string) bool { return n == k.unknownRoom })
-	}
+	k.Kind.Room = w.counted.Room // What the claims of the cluster use counts once they are decided on here.
 	if k.Fault != nil {
 		k.note("no claim of the kind is bound: %s", k.Fault.Text)
 	}
@@ -252,8 +249,6 @@ func Kinds(ctx context.Context, config *rest.Config, own, word string) (kinds []
 		case err != nil:
 		case k.Kind.UsesRequest():
 			err = errors.New("its expressions look at who creates the claim, which nothing that is stored says")
-		case k.unknownRoom != "":
-			err = errors.New(k.unknownRoom + ": set whenUnmatched to BindLater, which goes by what classbind counts")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot bind stored claims of %q: %w", spec.Name, err)

@@ -68,7 +68,7 @@ func (s *Section) conditions(where string, all []metav1.Condition) {
 			s.note("%s: %s", where, text) // Claims are bound all the same.
 		case c.Status == metav1.ConditionFalse, c.Reason == v1beta1.ReasonDefaultCordoned:
 			s.found(where, "", "%s", text)
-		case c.Status == metav1.ConditionUnknown, c.Reason == v1beta1.ReasonFull,
+		case c.Status == metav1.ConditionUnknown,
 			(c.Type == v1beta1.ConditionReady || c.Type == v1beta1.ConditionRelatedKnown) && c.Reason != v1beta1.ReasonServed:
 			s.note("%s: %s", where, text)
 		}
