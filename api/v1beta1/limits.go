@@ -106,6 +106,11 @@ const (
 	MaxAccessAnswers = 16 << 10
 	// AccessAnswerLifetime is how long such an answer is kept.
 	AccessAnswerLifetime = 5 * time.Second
+	// MinDisputePause and MaxDisputePause limit how often the leader puts back what another client changes of the webhook configurations
+	// and the policies: at once, then after a pause that doubles. They protect the API server, which compiles what is written.
+	MinDisputePause = 2 * time.Second
+	// MaxDisputePause is the longest pause. Until it ends, what the other client wrote stays.
+	MaxDisputePause = 10 * time.Minute
 	// MaxTurns limits the classes whose last turn RoundRobin remembers for one claim kind, also those that are gone. It protects the memory
 	// of every replica: 15 MB. Beyond it, the older half is forgotten.
 	MaxTurns = 1 << 17

@@ -87,7 +87,7 @@ func (c *Cached) List(_ context.Context, l client.ObjectList, _ ...client.ListOp
 	return nil
 }
 
-// Apply records what is applied.
+// Apply records what is applied, and stores it where it is of claims.
 func (c *Cached) Apply(_ context.Context, o runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -95,7 +95,15 @@ func (c *Cached) Apply(_ context.Context, o runtime.ApplyConfiguration, _ ...cli
 	}
 	applied := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	c.Applied = append(c.Applied, applied)
-	return json.Unmarshal(text, applied)
+	if err := json.Unmarshal(text, applied); err != nil {
+		return err
+	}
+	for _, stored := range []*admissionregistrationv1.MutatingWebhookConfiguration{c.Configuration, c.First} {
+		if stored != nil && stored.Name == applied.Name {
+			stored.Webhooks = applied.Webhooks
+		}
+	}
+	return nil
 }
 
 // Patch records which entries are removed: nothing else is patched.

@@ -14,6 +14,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
@@ -170,7 +171,7 @@ func (s *Writer) defaulting(k *v1beta1.ClaimKind) (c metav1.Condition) {
 	outcome, known := s.Defaults.Outcome(k.Name)
 	c = met(v1beta1.ConditionDefaultedByPolicy, v1beta1.ReasonConfigured,
 		fmt.Sprintf("the API server itself gives the default class %s to claims without a selector", outcome.Class))
-	return ofPolicy(k, outcome.Fault, known, c, "claims without a selector come to classbind")
+	return ofPolicy(k, outcome, known, c, "claims without a selector come to classbind")
 }
 
 // use does the same for whether the API server itself checks who may use a class.
@@ -180,11 +181,14 @@ func (s *Writer) use(k *v1beta1.ClaimKind) (c metav1.Condition) {
 	}
 	outcome, known := s.Uses.Outcome(k.Name)
 	c = met(v1beta1.ConditionUseEnforced, v1beta1.ReasonEnforced, "the API server itself checks who may use the class that a claim names")
-	return ofPolicy(k, outcome.Fault, known, c, "who may use a class is not checked as registered")
+	return ofPolicy(k, outcome, known, c, "who may use a class is not checked as registered")
 }
 
 // ofPolicy is the condition without a fault, and unmet with one. Until the leader knows, that of the last one stays.
-func ofPolicy(k *v1beta1.ClaimKind, fault *inventory.Fault, known bool, c metav1.Condition, unmet string) metav1.Condition {
+func ofPolicy(
+	k *v1beta1.ClaimKind, outcome webhookconfig.PolicyOutcome, known bool, c metav1.Condition, unmet string,
+) metav1.Condition {
+	fault := outcome.Fault
 	if !known {
 		if before := last(k.Status.Conditions, c.Type); before.Type != "" {
 			return before
@@ -196,6 +200,9 @@ func ofPolicy(k *v1beta1.ClaimKind, fault *inventory.Fault, known bool, c metav1
 		if fault.Reason == v1beta1.ReasonNotConfigured { // It is a matter of seconds.
 			c.Status = metav1.ConditionUnknown
 		}
+	}
+	if outcome.Others != "" {
+		c.Message += "; " + outcome.Others
 	}
 	return c
 }

@@ -82,6 +82,7 @@ type claims interface {
 type entries interface {
 	Problem() string
 	TooLarge(kind string) string
+	Others(kind string) string
 	OnChange(ctx context.Context, call func(kind string))
 }
 
@@ -219,14 +220,17 @@ func (s *Writer) guarded(ctx context.Context, k *v1beta1.ClassKind) (metav1.Cond
 	case notDenied != "" && k.Spec.OnDelete.Denies():
 		c = failed(c, v1beta1.ReasonTooLarge, "the deletion of a class that claims have is not refused: %s", notDenied)
 	}
-	addProblem(&c, s.ClassEntries)
+	addProblem(&c, s.ClassEntries, k.Name)
 	return c, nil
 }
 
-// addProblem of the entries of a webhook configuration to a condition, if there is one.
-func addProblem(c *metav1.Condition, of entries) {
+// addProblem of the entries of a webhook configuration, and of those of one kind, to a condition, if there is one.
+func addProblem(c *metav1.Condition, of entries, kind string) {
 	if problem := of.Problem(); problem != "" {
 		c.Message += "; the entries of the webhook configuration may be out of date: " + problem
+	}
+	if others := of.Others(kind); others != "" {
+		c.Message += "; " + others
 	}
 }
 
@@ -282,7 +286,7 @@ func (s *Writer) claimsReady(ctx context.Context, k *v1beta1.ClaimKind, view *se
 		fault = &inventory.Fault{Reason: fault.Reason, Text: fault.Text + registry.NotEnforced}
 	case fault != nil:
 	case e != nil && !webhookconfig.IsOfAnyVersion(e):
-		addProblem(&ready, s.ClaimEntries)
+		addProblem(&ready, s.ClaimEntries, k.Name)
 		s.describeCheck(k, &ready)
 		return ready, nil
 	case s.ClaimEntries.TooLarge(k.Name) != "":
@@ -290,7 +294,7 @@ func (s *Writer) claimsReady(ctx context.Context, k *v1beta1.ClaimKind, view *se
 	default:
 		if fault = registry.Unservable(ctx, s.Registration, k, view); fault == nil {
 			ready = failed(ready, v1beta1.ReasonNotConfigured, "the webhook configuration has no entry for it yet")
-			addProblem(&ready, s.ClaimEntries)
+			addProblem(&ready, s.ClaimEntries, k.Name)
 			return ready, nil
 		}
 	}
@@ -305,7 +309,7 @@ func (s *Writer) describeCheck(k *v1beta1.ClaimKind, ready *metav1.Condition) {
 	if why := s.ClassEntries.TooLarge(k.Name + v1beta1.CheckSuffix); why != "" {
 		*ready = failed(*ready, v1beta1.ReasonTooLarge, "claims are bound, but the classes that they name are not checked: %s", why)
 	} else {
-		addProblem(ready, s.ClassEntries)
+		addProblem(ready, s.ClassEntries, k.Name)
 	}
 }
 

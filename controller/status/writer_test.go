@@ -250,12 +250,14 @@ func (f fixed) PathsOf(*v1beta1.ClaimKind) (paths registry.Paths, known bool) {
 // said is what became of all entries.
 type said struct {
 	entries
-	problem, tooLarge string
+	problem, tooLarge, others string
 }
 
 func (s said) Problem() string { return s.problem }
 
 func (s said) TooLarge(string) string { return s.tooLarge }
+
+func (s said) Others(string) string { return s.others }
 
 // servedState is of golds.example.org, without classes.
 func servedState(uid types.UID, generation int64) registry.State {
@@ -448,6 +450,10 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 			reason: "We should say why there is no entry, and look again.", classes: true, paths: &registry.Paths{},
 			said: said{problem: "this replica does not serve yet"},
 			want: "False/NotConfigured", message: "the webhook configuration has no entry for it yet; the entries of the webhook configuration may be out of date: this replica does not serve yet",
+		},
+		"Others": {
+			reason: "We should say who else writes the entry.", classes: true, paths: &registry.Paths{}, said: said{others: "the enforcer adds terms"},
+			want: "False/NotConfigured", message: "the webhook configuration has no entry for it yet; the enforcer adds terms",
 		},
 		"TooLarge": {
 			reason: "We should say that there is no room for an entry, and look again.", said: said{tooLarge: "it would count as too many bytes"},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,7 +34,7 @@ type Entry = admissionregistrationv1.MutatingWebhook
 // Configuration of webhooks, of either kind.
 type Configuration struct {
 	metav1.ObjectMeta
-	Webhooks []Entry // Those that validate have only the name, the rules and the clientConfig.
+	Webhooks []Entry
 }
 
 // Configurations by name. One that does not exist is absent.
@@ -59,7 +60,11 @@ func ReadConfigurations(ctx context.Context, reader client.Reader, names ...stri
 			return nil, fmt.Errorf("cannot get the webhook configuration: %w", err)
 		}
 		for _, e := range classes.Webhooks {
-			c.Webhooks = append(c.Webhooks, Entry{Name: e.Name, Rules: e.Rules, ClientConfig: e.ClientConfig})
+			c.Webhooks = append(c.Webhooks, Entry{
+				Name: e.Name, ClientConfig: e.ClientConfig, Rules: e.Rules, FailurePolicy: e.FailurePolicy, MatchPolicy: e.MatchPolicy,
+				NamespaceSelector: e.NamespaceSelector, ObjectSelector: e.ObjectSelector, SideEffects: e.SideEffects,
+				TimeoutSeconds: e.TimeoutSeconds, AdmissionReviewVersions: e.AdmissionReviewVersions, MatchConditions: e.MatchConditions,
+			})
 		}
 		all[name] = &Configuration{c.ObjectMeta, c.Webhooks}
 	}
@@ -84,11 +89,7 @@ func (all Configurations) ClassEntry(classKind string) *Entry {
 
 // Entry returns the one with a name in one configuration, nil if there is none.
 func (all Configurations) Entry(configuration, name string) *Entry {
-	c := cmp.Or(all[configuration], &Configuration{})
-	if i := slices.IndexFunc(c.Webhooks, func(e Entry) bool { return e.Name == name }); i >= 0 {
-		return &c.Webhooks[i]
-	}
-	return nil
+	return entryNamed(cmp.Or(all[configuration], &Configuration{}).Webhooks, name)
 }
 
 // Entries returns those of all configurations.
@@ -118,10 +119,13 @@ func (w *Configurator) write(
 	}
 	e.leftOut.Set(out)
 	due = slices.DeleteFunc(due, func(e dueEntry) bool { return out[e.kind] != "" })
+	others := map[string]string{}
+	e.again = 0
 	var errs []error
 	for _, in := range names {
-		errs = append(errs, w.writeConfiguration(ctx, in, current, due))
+		errs = append(errs, w.writeConfiguration(ctx, e, in, current, due, others))
 	}
+	e.others.Set(others)
 	for _, err := range errs {
 		if wait := (*retryLater)(nil); err != nil && !errors.As(err, &wait) {
 			return err
@@ -131,8 +135,10 @@ func (w *Configurator) write(
 }
 
 // writeConfiguration writes the entries that are due in a configuration. It keeps one that is due in the other configuration until that has
-// it, so that claims are bound while the order of their kind changes.
-func (w *Configurator) writeConfiguration(ctx context.Context, in string, all Configurations, due []dueEntry) error {
+// it, so that claims are bound while the order of their kind changes. It adds to others what other clients do to entries.
+func (w *Configurator) writeConfiguration(
+	ctx context.Context, e *Entries, in string, all Configurations, due []dueEntry, others map[string]string,
+) error {
 	var entries []Entry
 	for _, e := range due {
 		if e.in == in || all.Entry(in, e.Name) != nil && all.Entry(e.in, e.Name) == nil {
@@ -147,14 +153,30 @@ func (w *Configurator) writeConfiguration(ctx context.Context, in string, all Co
 	case current == nil, len(entries) == 0 && len(current.Webhooks) == 0:
 		return nil
 	}
+	wrote, known := e.written[in]
+	kept, isNew := e.keep(ctx, wrote, entries, current, others), !known || !equality.Semantic.DeepEqual(entries, wrote)
+	if e.pause(in, entries, others) && !isNew {
+		return nil
+	}
 	if err := w.remove(ctx, current, entries); err != nil {
-		return written(err)
+		return writeError(err)
 	}
 	// With the uid and the version that were read, the API server refuses to recreate an object that was deleted meanwhile, as in an
 	// uninstallation, and to overwrite what another leader wrote.
-	return w.withoutRefused(ctx, written(apply(ctx, w.Client, kindOf(in), &admissionregistrationv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: in, UID: current.UID, ResourceVersion: current.ResourceVersion}, Webhooks: entries,
-	})), entries)
+	stored, err := apply(ctx, w.Client, &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: in, UID: current.UID, ResourceVersion: current.ResourceVersion}, Webhooks: kept,
+	})
+	if err != nil {
+		return w.withoutRefused(ctx, writeError(err), kept)
+	}
+	if e.written == nil {
+		e.written = map[string][]Entry{}
+	}
+	if e.written[in] = entries; !isNew && !equality.Semantic.DeepEqual(stored.Webhooks, current.Webhooks) {
+		e.disputes.putBack(ctx, in, current.ManagedFields)
+		e.pause(in, entries, others)
+	}
+	return nil
 }
 
 // remove deletes the entries that are not due. Applying only the others is not enough if somebody else owns an entry, too, such as whoever
@@ -183,19 +205,26 @@ func (w *Configurator) remove(ctx context.Context, current *Configuration, due [
 	return err
 }
 
-// apply writes an object of admissionregistration.k8s.io/v1, whose fields classbind owns.
-func apply(ctx context.Context, to client.Client, kind string, object client.Object) error {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+// apply writes a configuration of either kind, whose fields classbind owns, and returns what is stored.
+func apply(
+	ctx context.Context, to client.Client, c *admissionregistrationv1.MutatingWebhookConfiguration,
+) (stored *admissionregistrationv1.MutatingWebhookConfiguration, err error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c)
 	if err != nil {
-		return fmt.Errorf("cannot encode %q: %w", object.GetName(), err)
+		return nil, fmt.Errorf("cannot encode %q: %w", c.Name, err)
 	}
 	u := &unstructured.Unstructured{Object: content}
-	u.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kind))
-	return to.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1beta1.FieldManager), client.ForceOwnership)
+	u.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kindOf(c.Name)))
+	err = to.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1beta1.FieldManager), client.ForceOwnership)
+	if err != nil {
+		return nil, err
+	}
+	stored = &admissionregistrationv1.MutatingWebhookConfiguration{}
+	return stored, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, stored)
 }
 
-// written classifies the error of a write.
-func written(err error) error {
+// writeError classifies the error of a write.
+func writeError(err error) error {
 	switch {
 	case err == nil:
 		return nil

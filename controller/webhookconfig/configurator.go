@@ -161,6 +161,9 @@ func (w *Configurator) reconcile(ctx context.Context, e *Entries, write func(con
 		}
 	}
 	e.shared.Store(&shared)
+	if err == nil && e.again > 0 && (result.RequeueAfter == 0 || e.again < result.RequeueAfter) {
+		result.RequeueAfter = e.again
+	}
 	return result, err
 }
 
@@ -216,6 +219,11 @@ type Entries struct {
 	since   time.Time
 	shared  atomic.Pointer[string]
 	leftOut loop.Published[string] // the kinds for whose entry there is no room, with the reason
+	others  loop.Published[string] // what other clients do to the entries of a kind
+	// written is what was last due, and disputes, both by configuration. again is when the first pause of a dispute ends.
+	written  map[string][]Entry
+	disputes disputes
+	again    time.Duration
 }
 
 // Problem says why the configuration as a whole is not as it should be, empty if it is.
@@ -232,5 +240,14 @@ func (e *Entries) TooLarge(kind string) string {
 	return why
 }
 
-// OnChange calls a function with the name of each kind for which TooLarge changed, until the context ends.
-func (e *Entries) OnChange(ctx context.Context, call func(kind string)) { e.leftOut.Add(ctx, call) }
+// Others says what other clients do to the entries of a kind, empty if they do nothing.
+func (e *Entries) Others(kind string) string {
+	what, _ := e.others.Get(kind)
+	return what
+}
+
+// OnChange calls a function with the name of each kind for which TooLarge or Others changed, until the context ends.
+func (e *Entries) OnChange(ctx context.Context, call func(kind string)) {
+	e.leftOut.Add(ctx, call)
+	e.others.Add(ctx, call)
+}

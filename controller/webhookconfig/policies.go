@@ -9,6 +9,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -64,13 +65,14 @@ type Policies struct {
 
 	outcomes loop.Published[PolicyOutcome]
 	compared comparison
+	disputes disputes
 }
 
 // comparison is the last one of the policies that are due with those that are stored. Its time is zero if that failed.
 type comparison struct {
 	at     time.Time
 	due    duePolicies
-	failed map[string]PolicyOutcome // the kinds whose policy could not be written
+	failed map[string]PolicyOutcome // of the kinds whose policy could not be written, or is changed by other clients
 }
 
 // covers says that nothing has changed since then, and that it was not long ago.
@@ -84,8 +86,9 @@ func (c *comparison) covers(due duePolicies) bool {
 // PolicyOutcome is what became of the policy of a claim kind that asks for one: the class that
 // it gives, if it gives one, or why it is not there or does not do what was asked for.
 type PolicyOutcome struct {
-	Class string
-	Fault *inventory.Fault
+	Class  string
+	Fault  *inventory.Fault
+	Others string // what other clients do to it, empty if they do nothing
 }
 
 // Outcome of a claim kind that asks for a policy, false if no round had it yet.
@@ -118,8 +121,12 @@ func (p *Policies) reconcile(ctx context.Context) (ctrl.Result, error) {
 		return ctrl.Result{}, err
 	}
 	if !p.compared.covers(due) {
+		before := p.compared.due.policies
 		p.compared = comparison{} // If it fails, the next round tries again.
-		failed, err := p.write(ctx, due)
+		failed, err := p.write(ctx, due, before)
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // Somebody wrote since, such as another leader.
+			return ctrl.Result{RequeueAfter: policyDelay}, nil
+		}
 		if err != nil {
 			return ctrl.Result{}, truncate.Error(err)
 		}

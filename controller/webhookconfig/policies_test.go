@@ -2,10 +2,10 @@ package webhookconfig
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -35,8 +34,9 @@ type policyServer struct {
 	stored   map[string]map[string]client.Object // policies and bindings, by kind and name
 	created  time.Time                           // of all CRDs
 	listErr  error
-	applyErr error
+	writeErr error
 	lists    int
+	version  int
 	did      []string
 }
 
@@ -71,25 +71,49 @@ func (s *policyServer) List(ctx context.Context, l client.ObjectList, opts ...cl
 	return meta.SetList(l, all)
 }
 
-func (s *policyServer) Apply(_ context.Context, o runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
-	if s.applyErr != nil {
-		return s.applyErr
+// Create stores a policy, of which there must be none, at the first version.
+func (s *policyServer) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
+	if s.writeErr != nil {
+		return s.writeErr
 	}
-	text, err := json.Marshal(o)
-	if err != nil {
-		return err
+	if s.stored[typeOf(o)][o.GetName()] != nil {
+		return apierrors.NewAlreadyExists(schema.GroupResource{}, o.GetName())
 	}
-	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(text, nil, nil)
-	if err != nil {
-		return err
-	}
-	s.did = append(s.did, "apply "+typeOf(object))
-	policy := object.(client.Object)
-	s.stored[typeOf(object)][policy.GetName()] = policy
+	s.store(o)
 	return nil
 }
 
-func (s *policyServer) Delete(_ context.Context, o client.Object, _ ...client.DeleteOption) error {
+func (s *policyServer) store(o client.Object) {
+	s.did = append(s.did, "write "+typeOf(o))
+	s.version++
+	o.SetResourceVersion(strconv.Itoa(s.version))
+	s.stored[typeOf(o)][o.GetName()] = o
+}
+
+// Patch stores what the patch makes of what the writer has read, which must be what is stored.
+func (s *policyServer) Patch(_ context.Context, o client.Object, p client.Patch, _ ...client.PatchOption) error {
+	stored := s.stored[typeOf(o)][o.GetName()]
+	data, err := p.Data(o)
+	switch {
+	case s.writeErr != nil:
+		return s.writeErr
+	case err != nil:
+		return err
+	case stored == nil:
+		return apierrors.NewNotFound(schema.GroupResource{}, o.GetName())
+	case !strings.Contains(string(data), fmt.Sprintf(`"resourceVersion":%q`, stored.GetResourceVersion())):
+		return apierrors.NewConflict(schema.GroupResource{}, o.GetName(), errors.New("changed"))
+	}
+	s.store(o.DeepCopyObject().(client.Object))
+	return nil
+}
+
+func (s *policyServer) Delete(_ context.Context, o client.Object, options ...client.DeleteOption) error {
+	var given client.DeleteOptions
+	given.ApplyOptions(options)
+	if *given.Preconditions.ResourceVersion != s.stored[typeOf(o)][o.GetName()].GetResourceVersion() {
+		return apierrors.NewConflict(schema.GroupResource{}, o.GetName(), errors.New("changed"))
+	}
 	s.did = append(s.did, "delete "+typeOf(o))
 	delete(s.stored[typeOf(o)], o.GetName())
 	return nil
@@ -184,7 +208,7 @@ func (p *policyWorld) reason(t *testing.T) string {
 }
 
 var (
-	writesBoth  = []string{"apply MutatingAdmissionPolicy", "apply MutatingAdmissionPolicyBinding"}
+	writesBoth  = []string{"write MutatingAdmissionPolicy", "write MutatingAdmissionPolicyBinding"}
 	removesBoth = []string{"delete MutatingAdmissionPolicyBinding", "delete MutatingAdmissionPolicy"}
 )
 
@@ -213,7 +237,7 @@ func TestPolicies(t *testing.T) {
 
 	p.inventory.SetClasses(controllertest.NewClasses(p.kind, map[string][]string{"gold": nil, "other": {"default", "true"}}))
 	p.round(t)
-	assert.Equal(t, []string{"apply MutatingAdmissionPolicyBinding"}, p.did, "We should move the binding alone.")
+	assert.Equal(t, []string{"write MutatingAdmissionPolicyBinding"}, p.did, "We should move the binding alone.")
 	_, binding = p.defaultPolicy()
 	assert.Equal(t, "other", binding.Spec.ParamRef.Name)
 	assert.Len(t, p.notified, 2)
@@ -403,7 +427,7 @@ func TestPoliciesFail(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPolicyWorld(t)
-			p.listErr, p.applyErr = tc.list, tc.apply
+			p.listErr, p.writeErr = tc.list, tc.apply
 			if tc.wantErr {
 				_, err := p.writer.reconcile(t.Context())
 				require.Error(t, err, tc.reason)
@@ -421,7 +445,7 @@ func TestPoliciesFail(t *testing.T) {
 				}
 				p.checkNow()
 			}
-			p.listErr, p.applyErr = nil, nil
+			p.listErr, p.writeErr = nil, nil
 			p.round(t)
 			assert.Equal(t, writesBoth, p.did, "We should write it once we can.")
 			assert.Equal(t, "Gold/gold", p.outcome(t).Class)

@@ -1,6 +1,7 @@
 package webhookconfig
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -12,7 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -41,18 +44,19 @@ func (p *Policies) stored(ctx context.Context) (all []client.Object, err error) 
 // specOf a policy or a binding, of either kind.
 func specOf(o client.Object) any { return reflect.ValueOf(o).Elem().FieldByName("Spec").Interface() }
 
-func isStored(due client.Object, stored []client.Object) bool {
-	return slices.ContainsFunc(stored, func(o client.Object) bool {
-		return o.GetName() == due.GetName() && equality.Semantic.DeepEqual(specOf(due), specOf(o)) &&
-			equality.Semantic.DeepDerivative(due.GetLabels(), o.GetLabels()) &&
-			equality.Semantic.DeepDerivative(due.GetAnnotations(), o.GetAnnotations()) &&
-			equality.Semantic.DeepDerivative(due.GetOwnerReferences(), o.GetOwnerReferences())
-	})
+func isStored(due, stored client.Object) bool {
+	return stored != nil && equality.Semantic.DeepEqual(specOf(due), specOf(stored)) &&
+		equality.Semantic.DeepDerivative(due.GetLabels(), stored.GetLabels()) &&
+		equality.Semantic.DeepDerivative(due.GetAnnotations(), stored.GetAnnotations()) &&
+		equality.Semantic.DeepDerivative(due.GetOwnerReferences(), stored.GetOwnerReferences())
 }
 
-// write writes those that are due, and removes all others. It returns what became of the claim kinds whose policy could not be written. An
+// write writes those that are due, and removes all others. It returns the outcomes of the claim kinds whose policy could not be written, or
+// is changed by other clients, since those before were written. An
 // API server that serves no policies, or does not let us write them, is no error: only an admin can mend that.
-func (p *Policies) write(ctx context.Context, due duePolicies) (failed map[string]PolicyOutcome, err error) {
+func (p *Policies) write(
+	ctx context.Context, due duePolicies, before map[string]duePolicy,
+) (failed map[string]PolicyOutcome, err error) {
 	failed = map[string]PolicyOutcome{}
 	stored, err := p.stored(ctx)
 	if fault := p.faultOf(err); fault != nil {
@@ -68,11 +72,15 @@ func (p *Policies) write(ctx context.Context, due duePolicies) (failed map[strin
 		return nil, err
 	}
 	for _, claimKind := range slices.Sorted(maps.Keys(due.policies)) {
-		err := p.writeOne(ctx, stored, due.policies[claimKind])
+		policy := due.policies[claimKind]
+		outcome := due.outcomes[claimKind]
+		outcome.Others, err = p.writeOne(ctx, stored, policy, reflect.DeepEqual(policy, before[claimKind]))
 		if fault := p.faultOf(err); fault != nil {
 			failed[claimKind] = PolicyOutcome{Fault: fault}
 		} else if err != nil {
 			return nil, err
+		} else if outcome.Others != "" {
+			failed[claimKind] = outcome
 		}
 	}
 	return failed, nil
@@ -100,26 +108,53 @@ func (p *Policies) faultOf(err error) *inventory.Fault {
 	return nil
 }
 
-// writeOne writes the policy before its binding: to name a parameter, one must be allowed
-// to read its kind, which the API server finds in the policy.
-func (p *Policies) writeOne(ctx context.Context, stored []client.Object, due duePolicy) error {
-	changed := !isStored(due.policy, stored)
-	if changed {
-		if err := p.apply(ctx, p.Kind.name, due.policy); err != nil {
-			return err
+// writeOne writes the policy before its binding: to name a parameter, one must be allowed to read its kind, which the API server finds in
+// the policy. What is missing of one that was written was changed by another client; it returns what to say of that.
+func (p *Policies) writeOne(ctx context.Context, stored []client.Object, due duePolicy, wasWritten bool) (others string, err error) {
+	for _, o := range []client.Object{due.policy, due.binding} {
+		what := nameOf(o)
+		var now client.Object
+		var managers []metav1.ManagedFieldsEntry
+		if i := slices.IndexFunc(stored, func(o client.Object) bool { return nameOf(o) == what }); i >= 0 {
+			now, managers = stored[i], stored[i].GetManagedFields()
 		}
+		if left, _ := p.disputes.left(what); !isStored(o, now) && (!wasWritten || left == 0) {
+			if err := p.put(ctx, now, o); err != nil {
+				return "", fmt.Errorf("cannot write the %s: %w", what, err)
+			}
+			if wasWritten {
+				p.disputes.putBack(ctx, what, managers)
+			}
+		}
+		_, text := p.disputes.left(what)
+		others = cmp.Or(others, text)
 	}
-	if changed || !isStored(due.binding, stored) {
-		return p.apply(ctx, p.Kind.name+"Binding", due.binding)
-	}
-	return nil
+	return others, nil
 }
 
-func (p *Policies) apply(ctx context.Context, kind string, object client.Object) error {
-	if err := apply(ctx, p.Client, kind, object); err != nil {
-		return fmt.Errorf("cannot write the %s %q: %w", kind, object.GetName(), err)
+// nameOf a policy or a binding, with its kind.
+func nameOf(o client.Object) string {
+	return fmt.Sprintf("%s %q", reflect.TypeOf(o).Elem().Name(), o.GetName())
+}
+
+// put creates what is due, or changes what is stored, unless somebody has written since: a leader that was deposed must not put back an
+// older policy.
+func (p *Policies) put(ctx context.Context, stored, due client.Object) error {
+	o := due.DeepCopyObject().(client.Object) //nolint:forcetypeassert // It is a copy of one.
+	if stored == nil {
+		return p.Client.Create(ctx, o, client.FieldOwner(v1beta1.FieldManager))
 	}
-	return nil
+	changed := stored.DeepCopyObject().(client.Object) //nolint:forcetypeassert // It is a copy of one.
+	reflect.ValueOf(changed).Elem().FieldByName("Spec").Set(reflect.ValueOf(specOf(o)))
+	changed.SetLabels(labels.Merge(stored.GetLabels(), due.GetLabels()))
+	changed.SetAnnotations(labels.Merge(stored.GetAnnotations(), due.GetAnnotations()))
+	changed.SetOwnerReferences(due.GetOwnerReferences())
+	err := p.Client.Patch(ctx, changed, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}),
+		client.FieldOwner(v1beta1.FieldManager))
+	if apierrors.IsNotFound(err) { // It was deleted since.
+		err = apierrors.NewConflict(schema.GroupResource{Resource: p.Kind.name}, due.GetName(), err)
+	}
+	return err
 }
 
 // remove removes what is neither due nor kept, the bindings first. One without the other does nothing.
@@ -132,7 +167,7 @@ func (p *Policies) remove(ctx context.Context, stored []client.Object, due duePo
 		if !ours || isDue || isKept {
 			continue
 		}
-		err := p.Client.Delete(ctx, o, client.Preconditions{UID: new(o.GetUID())})
+		err := p.Client.Delete(ctx, o, client.Preconditions{UID: new(o.GetUID()), ResourceVersion: new(o.GetResourceVersion())})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("cannot remove the policy %q: %w", o.GetName(), err)
 		}

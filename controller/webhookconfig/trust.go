@@ -34,11 +34,13 @@ func Bundles(ctx context.Context, reader client.Reader) (all [][]byte, written t
 	return configurations.bundles(), configurations.written(), nil
 }
 
+// ourSuffixes have the names of our entries.
+var ourSuffixes = []string{v1beta1.BindSuffix, v1beta1.CheckSuffix, v1beta1.GuardSuffix, v1beta1.DeletionSuffix, v1beta1.RegistrationEntry}
+
 func (all Configurations) bundles() [][]byte {
 	bundles := map[string][]byte{}
-	ours := []string{v1beta1.BindSuffix, v1beta1.CheckSuffix, v1beta1.GuardSuffix, v1beta1.DeletionSuffix, v1beta1.RegistrationEntry}
 	for _, e := range all.Entries() {
-		if slices.ContainsFunc(ours, func(suffix string) bool { return strings.HasSuffix(e.Name, suffix) }) {
+		if slices.ContainsFunc(ourSuffixes, func(suffix string) bool { return strings.HasSuffix(e.Name, suffix) }) {
 			bundles[string(e.ClientConfig.CABundle)] = e.ClientConfig.CABundle
 		}
 	}
