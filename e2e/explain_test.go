@@ -328,3 +328,40 @@ func TestSimulate(t *testing.T) {
 	w.awaitBound(t, claimWith(group, "probe", "{classSelector: {matchLabels: {tier: t9}}}"), "Class/last", "We should know the change.")
 	assert.Equal(t, want, create(), "Each claim should get the class that we predicted.")
 }
+
+// TestUnbind binds claims whose authors gave a part of the reference, and predicts them anew from what the API server notes of their authors.
+func TestUnbind(t *testing.T) {
+	notInPods(t, "The command needs the kubeconfig of an admin.")
+	const group = "unbind.test"
+	w := sharedWorld(t)
+	w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster", "Other others."+group+" Cluster")
+	w.serves(t, lateVendor(group)+claimKind("claims."+group, "{whenUnmatched: BindLater, reference: {path: .spec.classRef, form: KindReference, whenEmpty: Bind}}")+
+		serving("classes."+group, "claims."+group)+serving("others."+group, "claims."+group)+
+		tierClass(group, "gold")+class(group, "Other", "gold", "labels: {tier: gold}, "))
+	w.apply(t, claimWith(group, "given", "{classSelector: {matchLabels: {tier: gold}}, classRef: {kind: Other, major: '16'}}"))
+	w.apply(t, claimWith(group, "open", "{classSelector: {matchLabels: {tier: gold}}}"))
+	late := documents(t, claimWith(group, "late", "{classSelector: {matchLabels: {tier: late}}, classRef: {kind: Other, major: '16'}}"))[0]
+	require.NoError(t, w.Create(t.Context(), late))
+	w.apply(t, class(group, "Other", "late", "labels: {tier: late}, ")+tierClass(group, "late"))
+	w.awaitStored(t, late, "Other/late", "We should bind it later.")
+	for name, candidates := range map[string]int{"given": 1, "late": 1, "open": 2} {
+		report := reportOf[struct {
+			Items []struct{ Candidates, Notes []any }
+		}](t, w, "explain", "--kubeconfig="+w.plane.Kubeconfig, "claims."+group+"/"+name, "--namespace=default", "--unbound", "-o", "json")
+		require.Len(t, report.Items, 1)
+		assert.Len(t, report.Items[0].Candidates, candidates, "%s: We should keep what its author wrote, and that alone.", name)
+		assert.Empty(t, report.Items[0].Notes, "%s: The API server says what its author wrote.", name)
+	}
+	report := reportOf[struct {
+		Kinds []struct {
+			Rows []struct {
+				Has    int
+				Before struct{ Sample int }
+			}
+		}
+	}](t, w,
+		"simulate", "--kubeconfig="+w.plane.Kubeconfig, "--remove=Class."+group+"/late", "-o", "json", "claims."+group)
+	for _, row := range report.Kinds[0].Rows {
+		assert.Equal(t, row.Has, row.Before.Sample, "Each claim would get the class that it has.")
+	}
+}

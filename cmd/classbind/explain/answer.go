@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -93,9 +94,6 @@ func (o *options) answer(ctx context.Context, w *World, k *v1beta1.ClaimKind, d 
 	}
 	compiled := selector.NewClaimKind(k)
 	named := compiled.NamesClass(object)
-	if o.unbound && compiled.HasReference(object) { // What an author has set of an empty one stays.
-		unstructured.RemoveNestedField(object, k.Spec.Reference.Names()...)
-	}
 	err := o.decide(ctx, w, k, item, object)
 	if item.Outcome == Bound && d.stored && !o.unbound && !named {
 		item.Outcome, item.Do = Unbound, "classbind bind "+k.Name+" "+item.Claim.Name
@@ -140,6 +138,9 @@ func (o *options) decide(ctx context.Context, w *World, k *v1beta1.ClaimKind, it
 		return nil
 	}
 	item.Strategy, item.Seed, item.WhenUnmatched = k.Spec.Choice.Strategy, k.Spec.Choice.Seed, k.Spec.WhenUnmatched
+	if o.unbound && v.Kind.HasReference(object) { // What an author has set of an empty one stays.
+		item.Notes = append(item.Notes, v.unbind(ctx, object, managedFields(object))...)
+	}
 	in, err := readAsServer(v.Kind, item, object)
 	if err != nil {
 		return err
@@ -222,7 +223,7 @@ func (i *Item) whyLeftAlone(v *Kind, in claim.Intake, hasReference bool) string 
 // file is refused if it may not name its class.
 func (o *options) noteClass(ctx context.Context, w *World, v *Kind, k *v1beta1.ClaimKind, item *Item, object map[string]any) {
 	unbound := runtime.DeepCopyJSON(object) // The claim is validated as it is.
-	unstructured.RemoveNestedField(unbound, k.Spec.Reference.Names()...)
+	unsure := v.unbind(ctx, unbound, managedFields(object))
 	in, err := readAsServer(v.Kind, item, unbound)
 	if err != nil {
 		return
@@ -270,7 +271,12 @@ func (o *options) noteClass(ctx context.Context, w *World, v *Kind, k *v1beta1.C
 		item.note("created now, it would get none: %s", again.Decision.Warning())
 	default:
 		item.note("created now, it would get %q, %s", again.Decision.Class, because(&again))
+		item.Notes = append(item.Notes, unsure...)
 	}
+}
+
+func managedFields(object map[string]any) []metav1.ManagedFieldsEntry {
+	return (&unstructured.Unstructured{Object: object}).GetManagedFields()
 }
 
 // undecided says what happens to a claim whose registration is at fault.

@@ -188,3 +188,31 @@ func TestExplainNotRegistered(t *testing.T) {
 		"We should leave it alone: no CRD could tell more of its group.")
 	assert.Zero(t, got.status)
 }
+
+// TestUnboundKeepsTheAuthors explains bound claims as if they were created now, whose authors gave a part of the reference.
+func TestUnboundKeepsTheAuthors(t *testing.T) {
+	const kinds = `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"reference": {"path": ".spec.ref", "whenEmpty": "Bind", "whenAbsent": "LeaveAlone"}}}`
+	slow := strings.NewReplacer("FastClass", "SlowClass", "fastclasses", "slowclasses", "usual", "late", `"true"`, `"false"`).Replace
+	managed := func(manager, fields string) string {
+		return fmt.Sprintf(`, "managedFields": [{"manager": %q, "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:ref": {%s}}}}]`, manager, fields)
+	}
+	for name, tc := range map[string]struct {
+		reason, managed, ref string
+		candidates           int
+		note                 string
+	}{
+		"Given":     {reason: "We should keep the kind of which the author says that it counts.", managed: managed("kubectl-create", `"f:kind": {}`), candidates: 1},
+		"BoundLate": {reason: "We should take away what late binding wrote.", managed: managed("classbind", `"f:kind": {}, "f:name": {}`), candidates: 2},
+		"Others":    {reason: "We should keep what no class has, and say what we do not know.", ref: `, "major": 16`, candidates: 2, note: "what the author wrote of .spec.ref is not known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			claim := fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine"%s}, "spec": {"classSelector": {}, "ref": {"kind": "SlowClass", "name": "late"%s}}}`, tc.managed, tc.ref)
+			files := documents(kinds, classKind, slow(classKind), usualClass, slow(usualClass))
+			_, item := explained(t, claim, files, "--unbound")
+			assert.Equal(t, Bound, item.Outcome, item.Message)
+			assert.Len(t, item.Candidates, tc.candidates, tc.reason)
+			assert.Contains(t, fmt.Sprint(item.Notes), tc.note, tc.reason)
+			assert.Equal(t, tc.note != "", strings.Contains(fmt.Sprint(item.Notes), "not known"), "%s %v", tc.reason, item.Notes)
+		})
+	}
+}

@@ -52,7 +52,8 @@ nothing.
 
 A claim comes from a file, or from the cluster as KIND/NAME, where KIND is any
 name that kubectl takes. Like the server, explain leaves alone a claim that has a
-class. --unbound explains it as if it were created now, without a class.
+class. --unbound explains it as if it were created now, without what classbind wrote
+of its reference. A note says if the claim's managedFields do not show what that is.
 
 Registrations and classes come from one of these:
 
@@ -118,7 +119,7 @@ func newCommand(fresh func() uint64) *cobra.Command {
 	fs.StringArrayVar(&o.set, "set", nil, "`path=value` that expressions see, in addition to existing fields. Examples: "+
 		"namespace.labels.tenant=a, request.userInfo.groups=a, related.plan.spec.tier=gold. May be repeated")
 	o.as.add(fs)
-	fs.BoolVar(&o.unbound, "unbound", false, "explain a claim as if it had no class reference")
+	fs.BoolVar(&o.unbound, "unbound", false, "explain a claim as if its class reference had only what its author wrote")
 	o.output.Add(c)
 	o.cluster.Add(c)
 	o.cluster.AddNamespace(c,

@@ -11,7 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
@@ -311,6 +312,9 @@ type Recreated struct {
 
 	kind *Kind
 	in   claim.Intake
+	sole bool // sole says that the decision had one candidate.
+	// Unsure says what is not known of what its author wrote.
+	Unsure []string
 	// outcome is that of a claim that cannot be read, or is in a namespace whose claims are not bound; why says it for people.
 	outcome, why string
 }
@@ -321,6 +325,7 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 		Metadata struct {
 			Namespace, Name, GenerateName string
 			Annotations                   map[string]string
+			ManagedFields                 []metav1.ManagedFieldsEntry
 		}
 	}{}
 	if err := json.Unmarshal(raw, &head); err != nil {
@@ -341,7 +346,7 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 			r.Has.Outcome = UnknownClass
 		}
 		if _, bound := m.Annotations[v1beta1.DecisionAnnotation]; bound || !k.Kind.Annotates {
-			unstructured.RemoveNestedField(object, k.spec.Spec.Reference.Names()...)
+			r.Unsure = k.unbind(ctx, object, m.ManagedFields)
 		}
 	}
 	if r.why, err = k.Excluded(ctx, m.Namespace); r.why != "" {
@@ -359,7 +364,22 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 	return r, k.addRequester(ctx, &r.in)
 }
 
-// Predictable reports whether every replica gives the claim the same class at every time.
+// unbind takes what classbind wrote of its reference out of a claim, and fills in the defaults of the schema, as its creation does.
+// It notes if it is not known what the author wrote, and that may matter.
+func (k *Kind) unbind(ctx context.Context, object map[string]any, managed []metav1.ManagedFieldsEntry) (notes []string) {
+	namespaced := func(c *inventory.Classes) bool { return c.Kind.Namespaced }
+	matters := len(k.Classes) > 1 || k.Kind.Decides || slices.ContainsFunc(k.Classes, namespaced)
+	if !k.Kind.Unbind(object, managed) && matters {
+		notes = []string{fmt.Sprintf("what the author wrote of .%s is not known, and counts as nothing: in most claims, "+
+			"managedFields say it (kubectl get -o yaml --show-managed-fields)", k.Kind.ClassRef)}
+	}
+	if s, err := k.world.schemaOf(ctx, k.world.resources[k.spec.Name].GroupVersionKind); err == nil && s != nil && s.fields != nil {
+		defaulting.Default(object, s.fields)
+	}
+	return notes
+}
+
+// Predictable reports whether every replica gives the claim the same class at every time. A decided claim may have a choice of one.
 func (r *Recreated) Predictable() bool {
 	k := r.kind.Kind
 	return k.Strategy.Depends == "" && !k.Limited && r.in.Name != "" && r.kind.spec.Spec.Choice.Seed != v1beta1.SeedRequest

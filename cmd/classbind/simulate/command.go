@@ -57,8 +57,9 @@ The prediction is exact if the decision depends on the claim's name. If it depen
 random numbers, on earlier decisions of a replica, or on how full the classes are, the
 command prints an interval. One class in two million is outside.
 
-A claim counts as created without a class reference, by you. With choice.annotate
-Decision, a claim without the annotation keeps its reference.
+A claim counts as created by you, with what its author wrote of the class reference. A
+note says if that is not known. With choice.annotate Decision, a claim without the
+annotation keeps its reference.
 
 The exit status is 0 if every claim that gets a class before the change gets one
 after it, and 1 if one does not. With --strict, it is 1 if any claim gets another

@@ -273,6 +273,9 @@ func (c *Comparison) Add(ctx context.Context, raw []byte) error {
 		predictable = predictable && claim.Predictable()
 	}
 	first := cmp.Or(sides[0], sides[1])
+	for _, unsure := range first.Unsure {
+		c.result.note("%s", unsure)
+	}
 	c.result.Claims++
 	if !c.result.MadeUp {
 		c.row(first.Has).has++

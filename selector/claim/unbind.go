@@ -1,0 +1,92 @@
+package claim
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/fields"
+)
+
+// Unbind takes out of the class reference of a claim what classbind wrote, and leaves what its author wrote. The managed fields of the
+// claim tell these apart: what admission wrote has no manager, because the API server notes what the author wrote before that, and late
+// binding is a manager of its own. Where they do not tell, known is false, and each field of the form counts as written by classbind.
+func (r *ClassReference) Unbind(object map[string]any, managed []metav1.ManagedFieldsEntry) (known bool) {
+	parent, last := object, r.ClassRef[len(r.ClassRef)-1]
+	if above := r.ClassRef[:len(r.ClassRef)-1]; len(above) > 0 {
+		found, _ := above.Lookup(object)
+		parent, _ = found.(map[string]any)
+	}
+	reference, isObject := parent[last].(map[string]any)
+	if parent[last] == nil {
+		return true
+	}
+	name := r.ClassRef
+	if isObject {
+		name = name.Below("name")
+	}
+	us, author := managersOf(managed)
+	annotation, _ := decision.Lookup(object)
+	// Who restored a claim manages all of it, and with claims.when, a reference to another class may have been replaced whole.
+	tells := len(managed) > 0 && (!author.manage(name) || annotation != nil && !author.manage(decision))
+	if r.Decides {
+		tells = len(managed) > 0 && !author.manage(name) && !us.manage(name)
+	}
+	known = tells || !r.Decides
+	tells = tells && !author.manage(r.ClassRef.Below("")) && !us.manage(r.ClassRef.Below(""))
+	kept := map[string]any{}
+	for field, text := range reference {
+		switch {
+		case !slices.Contains(r.Form.Fields, field):
+			if r.EmptyIsUnset { // Else classbind would have left the claim alone: it came later.
+				kept[field] = text
+			}
+		case field == "name", text == nil, text == "":
+		case tells && author.manage(r.ClassRef.Below(field)):
+			kept[field] = text
+		default:
+			known = known && tells
+		}
+	}
+	switch delete(parent, last); {
+	case len(kept) > 0, r.LeavesAbsent && isObject:
+		parent[last] = kept
+	case r.LeavesAbsent:
+		parent[last] = ""
+	}
+	return known
+}
+
+// managers are what each of some managers manages, as FieldsV1.
+type managers []map[string]any
+
+// managersOf a claim: classbind, and others.
+func managersOf(managed []metav1.ManagedFieldsEntry) (us, others managers) {
+	for _, e := range managed {
+		of, _ := fields.ReadWhole(e.FieldsV1.GetRawBytes(), fields.MaxExpressionDepth).(map[string]any)
+		if e.Manager == v1beta1.FieldManager {
+			us = append(us, of)
+		} else {
+			others = append(others, of)
+		}
+	}
+	return us, others
+}
+
+// manage reports whether one of them manages the field at a path, which ends with "" for an object that is managed as one.
+func (m managers) manage(p fields.Path) bool {
+	return slices.ContainsFunc(m, func(of map[string]any) bool {
+		for _, name := range p {
+			if name == "" {
+				return len(of) == 0
+			}
+			below, ok := of["f:"+name].(map[string]any)
+			if !ok {
+				return false
+			}
+			of = below
+		}
+		return true
+	})
+}
