@@ -259,8 +259,9 @@ type Offer struct {
 type OfferedClass struct {
 	selector.ClassName `json:",inline"`
 	// Labels are absent of a class that is over the limit of labels.
-	Labels map[string]string `json:"labels,omitempty"`
-	Weight int64             `json:"weight"` // Weight from 0 to 1000000, even if the strategy ignores it.
+	Labels  map[string]string `json:"labels,omitempty"`
+	Default bool              `json:"default,omitempty"` // Default says that the class is marked default.
+	Weight  int64             `json:"weight"`            // Weight from 0 to 1000000, even if the strategy ignores it.
 	// WeightError is why the weight of the class is malformed. Weight is what it counts as.
 	WeightError string `json:"weightError,omitempty"`
 	// Odds among the classes that a claim may get, zero if they depend on more than is known.
@@ -269,7 +270,9 @@ type OfferedClass struct {
 }
 
 func (o *Offer) add(c *inventory.Class, odds selector.Odds, drop *selector.Drop) {
-	offered := OfferedClass{ClassName: selector.NameOf(c), Labels: c.Labels.Set(), Weight: c.Weight, Odds: odds, Drop: drop}
+	offered := OfferedClass{
+		ClassName: selector.NameOf(c), Labels: c.Labels.Set(), Default: c.Default, Weight: c.Weight, Odds: odds, Drop: drop,
+	}
 	if c.WeightErr != nil {
 		offered.WeightError = c.WeightErr.Error()
 	}
@@ -299,7 +302,11 @@ func (o *Offer) write(out *strings.Builder) {
 	}
 	rows := [][]string{header}
 	for _, c := range o.Classes {
-		row := []string{"  " + c.String(), cmp.Or(labels.Set(c.Labels).String(), "<none>"), weightText(c.Weight, c.WeightError)}
+		name := c.String()
+		if c.Default {
+			name += " (default)"
+		}
+		row := []string{"  " + name, cmp.Or(labels.Set(c.Labels).String(), "<none>"), weightText(c.Weight, c.WeightError)}
 		if c.Drop == nil {
 			row = append(row, Percentage(c.Odds), "")
 		} else {

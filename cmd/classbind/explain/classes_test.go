@@ -159,6 +159,13 @@ func TestClasses(t *testing.T) {
 			})},
 			want: "  SlowClass/c   <none>        3               cordoned\n",
 		},
+		"Default": {
+			reason: "We should mark the default class.",
+			answers: object{"/apis/example.org/v1/slowclasses": list("example.org/v1", "SlowClassList", object{
+				"apiVersion": "example.org/v1", "kind": "SlowClass", "metadata": object{"name": "c", "annotations": object{"default": "true"}}, "spec": object{"weight": 3},
+			})},
+			want: "  SlowClass/c (default)   <none>        3        60%\n",
+		},
 		"Unknown": {reason: "We should say which kind is not registered.", args: []string{"-n", "team"}, status: exit.Failed, err: `no ClaimKind registers "Databse": did you mean Database?`},
 		"JSON": {
 			reason: "We should tell a program.", subject: "Namespace", allowed: map[string][]string{ofTeam: {"a", "c"}}, args: []string{"-o", "json"},

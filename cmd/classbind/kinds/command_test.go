@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,13 +17,20 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/registry/customresource/tableconvertor"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/explain"
+	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/controller/status"
 	"github.com/classbind/classbind/deploy/kinds"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // folder of the presets.
@@ -273,4 +282,94 @@ func objectsOf(t *testing.T, text []byte) (objects []metav1.PartialObjectMetadat
 		}
 	}
 	return objects
+}
+
+// TestOrder applies what the command prints, in that order, on the check of registrations: of each preset, and of all at once. Nothing warns
+// of what comes later.
+func TestOrder(t *testing.T) {
+	presets, err := readPresets()
+	require.NoError(t, err)
+	var all []string
+	var outputs [][]string
+	for _, p := range presets {
+		all, outputs = append(all, p.name), append(outputs, []string{p.name})
+	}
+	for _, names := range append(outputs, all) {
+		out, _, err := execute(t, NewCommand(), names...)
+		require.NoError(t, err)
+		cached := &controllertest.Cached{}
+		registrations, err := registry.NewRegistration(controllertest.NewAPIServer(t, nil), cached, cached)
+		require.NoError(t, err)
+		check, warnings, registered := status.Preview{Registration: registrations, Cache: cached, Live: cached}, []string(nil), []string(nil)
+		for document := range strings.SplitSeq(out, separator) {
+			o := metav1.TypeMeta{}
+			require.NoError(t, yaml.Unmarshal([]byte(document), &o))
+			switch o.Kind {
+			case "ClaimKind":
+				k := v1beta1.ClaimKind{}
+				require.NoError(t, yaml.UnmarshalStrict([]byte(document), &k))
+				warnings = append(warnings, check.ClaimKind(t.Context(), &k)...)
+				cached.ClaimKinds, registered = append(cached.ClaimKinds, k), append(registered, k.Name)
+			case "ClassKind":
+				k := v1beta1.ClassKind{}
+				require.NoError(t, yaml.UnmarshalStrict([]byte(document), &k))
+				warnings = append(warnings, check.ClassKind(t.Context(), &k)...)
+				cached.ClassKinds, registered = append(cached.ClassKinds, k), append(registered, k.Name)
+			}
+		}
+		for _, warning := range warnings {
+			for _, own := range registered {
+				assert.False(t, strings.Contains(warning, "has names that no") && strings.Contains(warning, strconv.Quote(own)), "%s: %s", names, warning)
+			}
+		}
+	}
+}
+
+// TestSampleColumns has the API server's own printer show the classes of the samples: what it shows is what classbind reads.
+func TestSampleColumns(t *testing.T) {
+	samples := os.DirFS("../../../deploy/samples")
+	files, err := fs.Glob(samples, "*/crds/*.yaml")
+	require.NoError(t, err)
+	shown, classKind := 0, &v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{
+		Default: v1beta1.Source{Annotation: v1beta1.DefaultAnnotation}, Weight: v1beta1.Source{Annotation: v1beta1.WeightAnnotation},
+	}}
+	kind := inventory.NewClassKind(classKind, schema.GroupVersionKind{}, false)
+	for _, file := range files {
+		crd := apiextensionsv1.CustomResourceDefinition{}
+		text, err := fs.ReadFile(samples, file)
+		require.NoError(t, err)
+		require.NoError(t, yaml.Unmarshal(text, &crd))
+		if crd.Kind != "CustomResourceDefinition" {
+			continue
+		}
+		columns := crd.Spec.Versions[0].AdditionalPrinterColumns
+		table, err := tableconvertor.New(columns)
+		require.NoError(t, err)
+		at := func(name string) int {
+			return 1 + slices.IndexFunc(columns, func(c apiextensionsv1.CustomResourceColumnDefinition) bool { return c.Name == name })
+		}
+		if at("WEIGHT") == 0 {
+			continue
+		}
+		shown++
+		for _, annotations := range []map[string]string{
+			nil,
+			{v1beta1.CrossplaneDefaultAnnotation: "true", v1beta1.CrossplaneWeightAnnotation: "3"},
+			{v1beta1.DefaultAnnotation: "true", v1beta1.WeightAnnotation: "9"},
+			{v1beta1.DefaultAnnotation: "true", v1beta1.WeightAnnotation: "9", v1beta1.CrossplaneWeightAnnotation: "3"},
+		} {
+			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.org/v1", "kind": "Class"}}
+			u.SetName("mine")
+			u.SetAnnotations(annotations)
+			class := kind.NewClass(u, u.Object)
+			got, err := table.ConvertToTable(t.Context(), u, nil)
+			require.NoError(t, err)
+			cells := got.Rows[0].Cells
+			assert.Equal(t, class.Default, cells[at("DEFAULT")] == "true", "%s: %v: %v", file, annotations, cells)
+			if weight := cells[at("WEIGHT")]; weight != nil || class.Weight != 1 {
+				assert.Equal(t, fmt.Sprint(class.Weight), weight, "%s: %v", file, annotations)
+			}
+		}
+	}
+	assert.Equal(t, 4, shown)
 }
