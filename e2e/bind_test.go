@@ -42,6 +42,11 @@ spec: {classRef: {apiVersion: stored.test/v1, kind: Class, name: mine}}
 ---
 apiVersion: stored.test/v1
 kind: Claim
+metadata: {namespace: default, name: static}
+spec: {classRef: {}}
+---
+apiVersion: stored.test/v1
+kind: Claim
 metadata: {namespace: stored-other, name: elsewhere}
 spec: {classSelector: {}}
 `
@@ -79,7 +84,7 @@ func TestBindStored(t *testing.T) {
 	w.kubectl(t, "create", "clusterrolebinding", "bind-viewer", "--clusterrole=bind-viewer", "--user=bind-viewer")
 	out, exit = run(viewer, "bind", kind, "-A", "--dry-run")
 	assert.Equal(t, 2, exit, "We should fail with a malformed claim.")
-	assert.Contains(t, out, "1 bound, 1 without a class, 2 left alone, 1 failed; 1 had their class (dry run)\n", "We should say what would become of each.")
+	assert.Contains(t, out, "1 bound, 1 without a class, 3 left alone, 1 failed; 1 had their class (dry run)\n", "We should say what would become of each.")
 	out, exit = run(viewer, "bind", kind, "-A")
 	assert.Equal(t, 2, exit)
 	assert.Contains(t, out, `cannot patch resource "claims"`, "We should say which right is missing.")
@@ -92,7 +97,7 @@ func TestBindStored(t *testing.T) {
 	assert.Equal(t, 2, exit, out)
 	for _, line := range []string{
 		"default/gold: bound to Class/gold\n", "default/bronze: not bound (NoMatchingClass): no class for this claim", "default/malformed: not bound (MalformedClaim): spec.classSelector",
-		"default/paused: left alone (NotYet)", "stored-other/elsewhere: left alone (NamespaceNotSelected)", "1 bound, 1 without a class, 2 left alone, 1 failed; 1 had their class\n",
+		"default/paused: left alone (NotYet)", "stored-other/elsewhere: left alone (NamespaceNotSelected)", "1 bound, 1 without a class, 3 left alone, 1 failed; 1 had their class\n",
 	} {
 		assert.Contains(t, out, line)
 	}

@@ -220,10 +220,10 @@ func ReadStored(kind *selector.ClaimKind, raw []byte) (s Stored, err error) {
 	if err != nil {
 		return s, fmt.Errorf("cannot read the claim: %w", err)
 	}
-	s.Classes, s.Bound = kind.BoundTo(m.Namespace, object)
+	s.Classes, _ = kind.BoundTo(m.Namespace, object)
 	// A reference that claims.when lets us replace is a default of the schema while the claim is created. On one that
 	// is stored, it may be in use.
-	if s.Bound = s.Bound || kind.NamesClass(object); s.Bound {
+	if s.Bound = kind.NamesClass(object); s.Bound {
 		s.Usage = usageOf(kind, object)
 	} else {
 		s.Intake = kind.Read(m.Namespace, m.Name, object)

@@ -7,13 +7,16 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/output"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // TestReport prints each outcome in each format.
@@ -80,5 +83,27 @@ func TestConcernsOne(t *testing.T) {
 		"Unanswered":   {"We should stop without an answer.", errors.New("connection refused"), false},
 	} {
 		assert.Equal(t, tc.want, concernsOne(tc.err), "%s: %s", name, tc.reason)
+	}
+}
+
+// TestSettledWithoutAClass reads claims with an empty reference of every form, which counts as one: that they have no class is their answer.
+func TestSettledWithoutAClass(t *testing.T) {
+	for _, form := range claim.Forms {
+		k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.example.org"}}
+		k.Spec.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: form.Name}
+		kind := selector.NewClaimKind(k)
+		read := func(reference string) latebinding.Stored {
+			s, err := latebinding.ReadStored(kind, []byte(`{"metadata":{"name":"mine","namespace":"team","uid":"1","resourceVersion":"1"},"spec":{"ref":`+reference+`}}`))
+			require.NoError(t, err)
+			return s
+		}
+		named, empty := `{"name":"gold"}`, `{"name":""}`
+		if len(form.Fields) == 0 {
+			named, empty = `"gold"`, `""`
+		}
+		assert.True(t, read(named).Bound, form.Name)
+		static := read(empty)
+		assert.False(t, static.Bound, "%s: We should not say that it has a class.", form.Name)
+		assert.Equal(t, claim.Settled, static.LeftAlone, form.Name)
 	}
 }

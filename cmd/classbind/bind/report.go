@@ -50,10 +50,10 @@ type Summary struct {
 	metav1.TypeMeta `json:",inline"`
 	Bound           int `json:"bound"`
 	Unmatched       int `json:"unmatched"`
-	LeftAlone       int `json:"leftAlone"`
-	Failed          int `json:"failed"`
-	// HaveClass counts claims that had their class before, or are settled in another way. No Claim is printed for them, unless
-	// they are named.
+	// LeftAlone claims that are settled without a class, such as by an empty name of one, have a Claim only if they are named.
+	LeftAlone int `json:"leftAlone"`
+	Failed    int `json:"failed"`
+	// HaveClass counts claims that had their class before. No Claim is printed for them, unless they are named.
 	HaveClass int  `json:"haveClass"`
 	DryRun    bool `json:"dryRun,omitempty"`
 }

@@ -92,8 +92,10 @@ func (b *binder) run(ctx context.Context, namespace string, names []string) erro
 		switch {
 		case err != nil:
 			b.report.print(b.claim(s.Namespace, s.Name).failed(unreadable, err))
-		case s.Bound, s.LeftAlone == claim.Settled:
+		case s.Bound:
 			b.report.HaveClass++
+		case s.LeftAlone == claim.Settled:
+			b.report.LeftAlone++
 		default:
 			unbound = append(unbound, s)
 		}

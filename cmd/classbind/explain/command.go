@@ -147,10 +147,7 @@ func (o *options) validate(fs *pflag.FlagSet, args []string) error {
 			fail("%q: must be KIND/NAME for a claim of the cluster, or -f with a file", arg)
 		}
 	}
-	isFile := func(path string) bool { return path != stdin }
-	if len(slices.DeleteFunc(slices.Concat(o.claims, o.classes, o.with), isFile)) > 1 {
-		fail("-: standard input can be read once: put the claims or the classes into a file")
-	}
+	errs = append(errs, CheckStdin(o.claims, o.classes, o.with))
 	var err error
 	o.settings, err = newSettings(o.set)
 	errs = append(errs, err, o.as.addTo(&o.settings), o.output.Validate(), connect.Validate(fs))
@@ -160,6 +157,14 @@ func (o *options) validate(fs *pflag.FlagSet, args []string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// CheckStdin returns an error if files name standard input more than once.
+func CheckStdin(files ...[]string) error {
+	if len(slices.DeleteFunc(slices.Concat(files...), func(path string) bool { return path != stdin })) > 1 {
+		return errors.New("-: standard input can be read once: put the rest into a file")
+	}
+	return nil
 }
 
 func (o *options) run(ctx context.Context, args []string, in io.Reader, out, progress io.Writer) error {

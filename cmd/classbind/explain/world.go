@@ -381,8 +381,11 @@ func (k *Kind) unbind(ctx context.Context, object map[string]any, managed []meta
 
 // Predictable reports whether every replica gives the claim the same class at every time. A decided claim may have a choice of one.
 func (r *Recreated) Predictable() bool {
+	if r == nil {
+		return true
+	}
 	k := r.kind.Kind
-	return k.Strategy.Depends == "" && !k.Limited && r.in.Name != "" && r.kind.spec.Spec.Choice.Seed != v1beta1.SeedRequest
+	return !k.Limited && (r.sole || k.Strategy.Depends == "" && r.in.Name != "" && r.kind.spec.Spec.Choice.Seed != v1beta1.SeedRequest)
 }
 
 // Remembers reports whether what a claim gets depends on those before it.
@@ -441,6 +444,7 @@ func (r *Recreated) Decide(ctx context.Context, fresh uint64) (to Place, why str
 	case d.Claim.LeftAlone != "":
 		return Place{Outcome: Ignored}, d.Claim.LeftAlone, nil
 	case d.Class != nil:
+		r.sole = d.Candidates == 1
 		return Place{Class: selector.NameOf(d.Class)}, "", nil
 	case len(d.Claim.Problems) > 0, d.Denied():
 		return Place{Outcome: Refused}, d.Warning(), nil

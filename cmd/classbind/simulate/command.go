@@ -106,7 +106,7 @@ the change has an effect on any claim.`,
 
 // validate returns all errors in the flags at once.
 func (o *options) validate(fs *pflag.FlagSet) error {
-	errs := []error{connect.Validate(fs)}
+	errs := []error{connect.Validate(fs), explain.CheckStdin(o.changes, o.classes)}
 	if o.output != html {
 		errs = append(errs, o.output.Validate())
 	}

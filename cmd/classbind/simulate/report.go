@@ -75,11 +75,11 @@ type Row struct {
 	After  Estimate `json:"after"`
 }
 
-// Estimate of a number of claims. If all of them can be predicted, Low and High are the Mean.
+// Estimate of a number of claims. If all of them can be predicted, Low and High are the Sample.
 type Estimate struct {
-	Mean float64 `json:"mean"`
-	Low  int     `json:"low"`
-	High int     `json:"high"`
+	Sample int `json:"sample"` // Sample is what one draw of every claim gave.
+	Low    int `json:"low"`
+	High   int `json:"high"`
 }
 
 // Move of claims from one place to another.
@@ -104,15 +104,15 @@ func (k *Kind) note(format string, args ...any) {
 
 // estimate of what was counted. The interval is that of a Poisson number, by the square root that makes its variance constant
 // (Anscombe 1948, "The transformation of Poisson, binomial and negative-binomial data"). A draw that others influence varies less.
-func (c *Comparison) estimate(n counted) Estimate {
-	e := Estimate{Mean: float64(n.certain + n.drawn), Low: n.certain, High: n.certain}
-	if c.result.Unpredictable == 0 || n.drawn == 0 && n.certain > 0 {
+func (n counted) estimate(unsure int) Estimate {
+	e := Estimate{Sample: n.certain + n.drawn, Low: n.certain, High: n.certain}
+	if unsure == 0 || n.drawn == 0 && n.certain > 0 {
 		return e
 	}
 	const reach = deviations / 2. * math.Sqrt2 // What was drawn varies itself.
 	root := math.Sqrt(float64(n.drawn) + 3./8)
 	e.Low += int(math.Ceil(max(0, max(0, root-reach)*(root-reach)-3./8)))
-	e.High += int(min(float64(c.result.Unpredictable), math.Floor((root+reach)*(root+reach)-3./8)))
+	e.High += int(min(float64(unsure), math.Floor((root+reach)*(root+reach)-3./8)))
 	return e
 }
 
@@ -120,10 +120,10 @@ func (c *Comparison) estimate(n counted) Estimate {
 func (c *Comparison) End() *Kind {
 	k := c.result
 	for place, n := range c.rows {
-		k.Rows = append(k.Rows, Row{place, n.has, c.estimate(n.before), c.estimate(n.after)})
+		k.Rows = append(k.Rows, Row{place, n.has, n.before.estimate(c.unsure[0]), n.after.estimate(c.unsure[1])})
 	}
 	slices.SortFunc(k.Rows, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(math.Abs(b.Delta()), math.Abs(a.Delta())), cmp.Compare(b.After.Mean, a.After.Mean),
+		return cmp.Or(cmp.Compare(max(b.Delta(), -b.Delta()), max(a.Delta(), -a.Delta())), cmp.Compare(b.After.Sample, a.After.Sample),
 			strings.Compare(a.Outcome, b.Outcome), strings.Compare(a.Class.ClassKind, b.Class.ClassKind),
 			strings.Compare(a.String(), b.String()))
 	})
@@ -142,7 +142,7 @@ func (c *Comparison) End() *Kind {
 			depends = "how much of each class is taken"
 		}
 		k.note("which class each of %d claims gets depends on %s, which is not known here: their numbers are expected to be "+
-			"within the intervals", k.Unpredictable, depends)
+			"within the intervals, and CHANGE and SHARE are those of one draw", k.Unpredictable, depends)
 	}
 	if c.remembers {
 		k.note("the claims are taken in the order of their names, by one replica and from empty classes; claims in flight do not count")
@@ -151,18 +151,18 @@ func (c *Comparison) End() *Kind {
 }
 
 // Delta is the change of the number of claims.
-func (r *Row) Delta() float64 { return r.After.Mean - r.Before.Mean }
+func (r *Row) Delta() int { return r.After.Sample - r.Before.Sample }
 
 // Change is the Delta for people.
 func (r *Row) Change() string {
 	if r.Delta() == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%+.0f", r.Delta())
+	return fmt.Sprintf("%+d", r.Delta())
 }
 
 // Share of all claims, in percent.
-func (k *Kind) Share(e Estimate) float64 { return 100 * e.Mean / float64(max(k.Claims, 1)) }
+func (k *Kind) Share(e Estimate) float64 { return 100 * float64(e.Sample) / float64(max(k.Claims, 1)) }
 
 // String is a number, or an interval.
 func (e Estimate) String() string {

@@ -231,6 +231,7 @@ type Comparison struct {
 	rows          map[explain.Place]*tallied
 	moves         map[[2]explain.Place]*Move // from and to
 	seen          func(*explain.Recreated, explain.Place, string)
+	unsure        [2]int // unsure claims may get other classes, before and after
 	// remembers says that what a claim gets depends on those before it, and limited that classes have a capacity.
 	remembers, limited bool
 }
@@ -243,13 +244,14 @@ type tallied struct {
 
 type counted struct{ certain, drawn int }
 
-// add a claim. What is predictable is certain, and that a claim gets no class, unless others may take what there is.
-func (c *counted) add(to explain.Place, predictable, limited bool) {
+// add a claim. What is predictable is certain, and that a claim gets no class, unless others may take what there is. It counts the claim if
+// it is not certain.
+func (c *counted) add(to explain.Place, predictable, limited bool) (drawn int) {
 	if !predictable && (hasClass(to) || limited) {
-		c.drawn++
-	} else {
-		c.certain++
+		drawn = 1
 	}
+	c.drawn, c.certain = c.drawn+drawn, c.certain+1-drawn
+	return drawn
 }
 
 // either side, that after the change if there are both.
@@ -260,7 +262,6 @@ func (c *Comparison) either() *explain.Kind {
 // Add a claim, which is JSON.
 func (c *Comparison) Add(ctx context.Context, raw []byte) error {
 	var sides [2]*explain.Recreated
-	predictable := true
 	for i, k := range []*explain.Kind{c.before, c.after} {
 		if k == nil || i > 0 && k == c.before {
 			continue
@@ -270,7 +271,6 @@ func (c *Comparison) Add(ctx context.Context, raw []byte) error {
 			return err
 		}
 		sides[i] = claim
-		predictable = predictable && claim.Predictable()
 	}
 	first := cmp.Or(sides[0], sides[1])
 	for _, unsure := range first.Unsure {
@@ -289,9 +289,13 @@ func (c *Comparison) Add(ctx context.Context, raw []byte) error {
 	if err != nil {
 		return err
 	}
-	c.row(from).before.add(from, predictable, c.limited)
-	c.row(to).after.add(to, predictable, c.limited)
-	if !predictable { // Which class it gets is not known, but mostly whether it gets one.
+	before, after := sides[0].Predictable(), sides[1].Predictable()
+	if c.before == c.after {
+		after = before
+	}
+	c.unsure[0] += c.row(from).before.add(from, before, c.limited)
+	c.unsure[1] += c.row(to).after.add(to, after, c.limited)
+	if !before || !after { // Which class it gets is not known, but mostly whether it gets one.
 		c.result.Unpredictable++
 		from, to = anyClass(from), anyClass(to)
 	}

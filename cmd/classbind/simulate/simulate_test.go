@@ -134,7 +134,7 @@ func TestSimulate(t *testing.T) {
 		"random": {
 			reason: "We should give intervals where random numbers decide.", spec: "choice: {seed: Request}",
 			change: strings.Replace(gold, "name: gold", "name: gold-2", 1),
-			args:   []string{"--claims=1000"}, text: "Class/gold-2   0 to",
+			args:   []string{"--claims=1000"}, text: "  Class/gold     500      158 to 385   -241     25.9%",
 		},
 		"capacity": {
 			reason: "We should count from empty classes where these have a capacity.", spec: "#capacity",
@@ -198,11 +198,11 @@ func TestIntervals(t *testing.T) {
 		if n == 0 {
 			n = 500. / 3 // One of three.
 		}
-		assert.InDelta(t, n, row.After.Mean, 3*math.Sqrt(n), row)
+		assert.InDelta(t, n, row.After.Sample, 3*math.Sqrt(n), row)
 		assert.InDelta(t, n-5.6*math.Sqrt(n), row.After.Low, 4*math.Sqrt(n), row)
 		assert.InDelta(t, n+5.6*math.Sqrt(n), row.After.High, 4*math.Sqrt(n), row)
 	}
-	assert.Equal(t, Estimate{7, 7, 7}, (&Comparison{result: &Kind{}}).estimate(counted{certain: 7}), "What is certain needs no interval.")
+	assert.Equal(t, Estimate{7, 7, 7}, counted{certain: 7}.estimate(0), "What is certain needs no interval.")
 }
 
 // TestPage has a hostile class.

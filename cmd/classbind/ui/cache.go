@@ -285,7 +285,7 @@ func (k *kind) read(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) {
 			k.Classes = append(k.Classes, of)
 		}
 		of.Row = row
-		of.Share, of.Expected = simulated.Share(simulate.Estimate{Mean: float64(row.Has)}), simulated.Share(row.Before)
+		of.Share, of.Expected = simulated.Share(simulate.Estimate{Sample: row.Has}), simulated.Share(row.Before)
 	}
 	slices.SortFunc(k.Classes, func(a, b *class) int {
 		return cmp.Or(b.Has-a.Has, cmp.Compare(b.Expected, a.Expected), strings.Compare(a.String(), b.String()))
