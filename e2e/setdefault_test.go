@@ -68,10 +68,12 @@ func TestSetDefault(t *testing.T) {
 		"Ours":         {"A/old", "B/new", ours, "bs.move.test/new"},
 		"Kubectl":      {"A/old", "B/new", kubectls, ""},
 		"KubectlField": {"Field/default/old", "B/new", kubectls, ""},
+		"OursOfTwo":    {"Wide/old", "Wide/new", ours, "wides.move.test/new"},
+		"OursLeaves":   {"Wide/old", "B/new", ours, "bs.move.test/new"},
 	} {
 		t.Run("CommandOfTheGuard/"+name, func(t *testing.T) {
 			w.reset(t, tc.old, tc.class)
-			err := w.annotate(t, "bs.move.test", "new", defaultMark+"=true")
+			err := w.annotate(t, map[string]string{"B/new": "bs.move.test", "Wide/new": "wides.move.test"}[tc.class], "new", defaultMark+"=true")
 			require.ErrorContains(t, err, "is the default class for")
 			w.shell(t, commandIn(t, err.Error(), tc.pattern))
 			assert.Equal(t, tc.want, w.marked(t), "We should be refused with a command that works.")

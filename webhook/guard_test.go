@@ -150,7 +150,7 @@ func TestGuardAdmits(t *testing.T) {
 func TestGuardRefuses(t *testing.T) {
 	const (
 		message = `%s.example.org "%s" is forbidden: "%s" is the default class for "postgresqlinstances.database.example.org" already: ` +
-			`to move the default, %s: classbind set-default %s --for postgresqlinstances.database.example.org; to take it from "%[3]s" and no more, run: %[6]s`
+			`to move the default, %s: classbind set-default %s --for postgresqlinstances.database.example.org%[7]s; to take it from "%[3]s" and no more, run: %[6]s`
 		unmarkGold = "kubectl annotate sqlclasses.example.org gold default-"
 		unmarkPath = `kubectl patch pathclasses.example.org path --type json --patch '[{"op":"remove","path":"/spec/isDefault"}]'`
 	)
@@ -163,7 +163,7 @@ func TestGuardRefuses(t *testing.T) {
 		s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "")
 	}
 	update := newGuardRequest(sqlClasses, silver, silverMarked)
-	type want struct{ resource, name, other, first, class, unmark, inTheWay string }
+	type want struct{ resource, name, other, first, class, unmark, inTheWay, more string }
 	for name, tc := range map[string]struct {
 		reason  string
 		request *admissionv1.AdmissionRequest
@@ -171,28 +171,31 @@ func TestGuardRefuses(t *testing.T) {
 		there   func(*apiServer)
 		want    want
 	}{
-		"Update": {reason: "We should name the default, and the commands that move it and that take it away.", request: update, there: goldHolds, want: want{"sqlclasses", "silver", "SQLClass/gold", "run", "sqlclasses.example.org/silver", unmarkGold, "sqlclasses.example.org/gold"}},
+		"Update": {reason: "We should name the default, and the commands that move it and that take it away.", request: update, there: goldHolds, want: want{"sqlclasses", "silver", "SQLClass/gold", "run", "sqlclasses.example.org/silver", unmarkGold, "sqlclasses.example.org/gold", ""}},
 		"Creation": {
 			reason:  "We should say that a class has to be there before the default can be moved to it.",
 			request: newGuardRequest(sqlClasses, "", silverMarked), there: goldHolds,
-			want: want{"sqlclasses", "silver", "SQLClass/gold", "create this class without its mark, then run", "sqlclasses.example.org/silver", unmarkGold, "sqlclasses.example.org/gold"},
+			want: want{"sqlclasses", "silver", "SQLClass/gold", "create this class without its mark, then run", "sqlclasses.example.org/silver", unmarkGold, "sqlclasses.example.org/gold", ""},
 		},
 		"ToANamespace": {
 			reason:  "We should name the namespace of a class that is to become default.",
 			request: newGuardRequest(rdsClasses, object("bronze", `,"namespace":"aws"`, ""), object("bronze", markedInAWS, "")), there: goldHolds,
-			want: want{"rdsclasses", "bronze", "SQLClass/gold", "run", "rdsclasses.example.org/aws/bronze", unmarkGold, "sqlclasses.example.org/gold"},
+			want: want{"rdsclasses", "bronze", "SQLClass/gold", "run", "rdsclasses.example.org/aws/bronze", unmarkGold, "sqlclasses.example.org/gold", ""},
 		},
 		"FromANamespaceWithoutALease": {
 			reason:  "We should count a default that no Lease knows, and name its namespace.",
 			request: newGuardRequest(rdsClasses, object("bronze", `,"namespace":"aws"`, ""), object("bronze", markedInAWS, "")),
 			known:   []*inventory.Classes{index(rdsClasses, "gold @default=true")},
 			there:   func(s *apiServer) { s.classes["rdsclasses.example.org/aws/gold"] = object("gold", markedInAWS, "") },
-			want:    want{"rdsclasses", "bronze", "RDSClass/aws/gold", "run", "rdsclasses.example.org/aws/bronze", "kubectl annotate rdsclasses.example.org gold --namespace aws default-", "rdsclasses.example.org/aws/gold"},
+			want:    want{"rdsclasses", "bronze", "RDSClass/aws/gold", "run", "rdsclasses.example.org/aws/bronze", "kubectl annotate rdsclasses.example.org gold --namespace aws default-", "rdsclasses.example.org/aws/gold", ""},
 		},
 		"FromAField": {
 			reason:  "We should say how to remove a field, where that is the mark, however long ago it was set.",
 			request: update, there: pathHolds,
-			want: want{"sqlclasses", "silver", "PathClass/path", "run", "sqlclasses.example.org/silver", unmarkPath, "pathclasses.example.org/path"},
+			want: want{
+				"sqlclasses", "silver", "PathClass/path", "run", "sqlclasses.example.org/silver", unmarkPath, "pathclasses.example.org/path",
+				" --leave-without-default " + otherClaimKindName,
+			},
 		},
 		"ForOneOfSeveralClaimKinds": {
 			reason:  "We should refuse a class for the sake of one of its claim kinds, and leave the Leases of the others as they were.",
@@ -201,7 +204,7 @@ func TestGuardRefuses(t *testing.T) {
 				goldHolds(s)
 				s.holds(otherClaimKindName, "sqlclasses.example.org/long-gone", "long-gone-1", "1")
 			},
-			want: want{"pathclasses", "path", "SQLClass/gold", "run", "pathclasses.example.org/path", unmarkGold, "sqlclasses.example.org/gold"},
+			want: want{"pathclasses", "path", "SQLClass/gold", "run", "pathclasses.example.org/path", unmarkGold, "sqlclasses.example.org/gold", ""},
 		},
 	} {
 		inDryRunToo(t, name, tc.request, func(t *testing.T, request *admissionv1.AdmissionRequest) {
@@ -211,7 +214,7 @@ func TestGuardRefuses(t *testing.T) {
 			response := mustReview(t, s.stores(request).guard(newInventory(newClaimKind(), tc.known...)).Review, request)
 			w := tc.want
 			assert.Equal(t, forbidden(
-				fmt.Sprintf(message, w.resource, w.name, w.other, w.first, w.class, w.unmark),
+				fmt.Sprintf(message, w.resource, w.name, w.other, w.first, w.class, w.unmark, w.more),
 				metav1.StatusDetails{Group: "example.org", Kind: w.resource, Name: w.name},
 				map[string]string{"reason": "SecondDefault", "inTheWay": w.inTheWay},
 			), response, tc.reason)
@@ -288,7 +291,7 @@ func TestGuardCannotAnswer(t *testing.T) {
 	refused := errors.New("connection refused")
 	const (
 		unreadable = `cannot tell whether "sqlclasses.example.org/gold" is a default class: ` +
-			`connection refused; let classbind read it, or delete the ClassKind "sqlclasses.example.org"`
+			`connection refused; try again`
 	)
 	update := newGuardRequest(pathClasses, path, pathMarked)
 	knowsNothing := func(registered bool, err error) func(*Guard) {

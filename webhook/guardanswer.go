@@ -10,7 +10,9 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/webhook/onedefault"
 )
@@ -71,23 +73,58 @@ func (g *Guard) secondDefault(
 // seatText names the claim kind and, if the seat has them, the namespace and the partition.
 func seatText(s inventory.Seat) string { return fmt.Sprintf("%q%s", s.ClaimKind, s.In()) }
 
-// wayOut says how to move the default with classbind, or remove it with kubectl. The command of classbind moves marks, and to the seat of
-// the class as it is stored. Run so, the command refuses to change the default of other claim kinds, and says how to agree to that.
+// wayOut says how to move the default with classbind, or remove it with kubectl. The command of classbind moves marks, and to the seats of
+// the class as it is stored. A mark counts for all claim kinds, so the command names each whose default changes. It refuses to change that
+// of one that is not registered.
 func (g *Guard) wayOut(request *admissionv1.AdmissionRequest, class, before, other *inventory.Class, seat inventory.Seat) string {
-	update := request.Operation == admissionv1.Update
-	stored := []inventory.Seat{seat}
-	if update {
-		stored, _, _ = seatsOf(g.Snapshot(), before)
+	snapshot, stored, first := g.Snapshot(), class, "create this class without its mark, then run"
+	if request.Operation == admissionv1.Update {
+		stored, first = before, "run"
 	}
-	if byExpression(class.Kind) || byExpression(other.Kind) || !slices.Contains(stored, seat) {
+	seats, _, _ := seatsOf(snapshot, stored)
+	unregistered := slices.ContainsFunc(class.Kind.ClaimKinds, func(name string) bool {
+		return snapshot[name] == nil && slices.Contains(other.Kind.ClaimKinds, name)
+	})
+	if unregistered || byExpression(class.Kind) || byExpression(other.Kind) || !slices.Contains(seats, seat) {
 		return fmt.Sprintf("to take it from %q, run: %s; then try again", other, unmark(other))
 	}
-	first := "run"
-	if !update {
-		first = "create this class without its mark, then run"
+	return fmt.Sprintf("to move the default, %s: classbind set-default %s%s; to take it from %q and no more, run: %s",
+		first, nameOf(class), movesOf(snapshot, nameOf(class), other, seats, seat), other, unmark(other))
+}
+
+// movesOf are the flags with which set-default agrees to all that changes if a class takes its seats, one of them from another class: it
+// takes those of other defaults, too, and these lose their marks for all claim kinds.
+func movesOf(
+	snapshot selector.Snapshot, class onedefault.Class, other *inventory.Class, seats []inventory.Seat, seat inventory.Seat,
+) (flags string) {
+	unmarked := []*inventory.Class{other}
+	isUnmarked := func(c *inventory.Class) bool {
+		return slices.ContainsFunc(unmarked, func(u *inventory.Class) bool { return nameOf(u) == nameOf(c) })
 	}
-	return fmt.Sprintf("to move the default, %s: classbind set-default %s --for %s; to take it from %q and no more, run: %s",
-		first, nameOf(class), seat.ClaimKind, other, unmark(other))
+	named, left := sets.New(seat.ClaimKind), sets.New[string]()
+	for _, s := range seats {
+		for _, c := range snapshot[s.ClaimKind].DefaultsOf(s) {
+			if nameOf(c) != class {
+				named, unmarked = named.Insert(s.ClaimKind), append(unmarked, c)
+			}
+		}
+	}
+	for _, c := range unmarked {
+		loses, _, _ := seatsOf(snapshot, c)
+		for _, s := range loses {
+			kept := slices.DeleteFunc(slices.Clone(snapshot[s.ClaimKind].DefaultsOf(s)), isUnmarked)
+			if !slices.Contains(seats, s) && len(kept) == 0 {
+				left.Insert(s.ClaimKind)
+			}
+		}
+	}
+	for _, name := range sets.List(named) {
+		flags += " --for " + name
+	}
+	for _, name := range sets.List(left) {
+		flags += " --leave-without-default " + name
+	}
+	return flags
 }
 
 func byExpression(k *inventory.ClassKind) bool { return k.DefaultMark.Expression != "" }

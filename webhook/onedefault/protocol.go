@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -93,8 +94,11 @@ func (c *Cluster) result(ctx context.Context, op Op) (r *Result, err error) {
 		}
 	case ReadClass:
 		if r.Live, err = c.Live(ctx, op.Class); err != nil {
-			return nil, fmt.Errorf("cannot tell whether %q is a default class: %w; let classbind read it, or delete the ClassKind %q",
-				op.Class, err, op.Class.Kind)
+			wayOut := "try again"
+			if apierrors.IsForbidden(err) {
+				wayOut = fmt.Sprintf("let classbind read it, or delete the ClassKind %q", op.Class.Kind)
+			}
+			return nil, fmt.Errorf("cannot tell whether %q is a default class: %w; %s", op.Class, err, wayOut)
 		}
 	default:
 		if r.Written, err = c.write(ctx, op.Seat, op.Lease); err != nil {

@@ -30,7 +30,7 @@ func checkClaims(ctx context.Context, i *installation, s *Section) {
 		s.unread("the labels of namespaces", err)
 	}
 	all, unbound := 0, 0
-	var failed []string
+	var failed, bindable []string
 	s.Failed = map[string]error{}
 	for _, k := range i.claimKinds {
 		found := i.served[k.Name]
@@ -58,7 +58,13 @@ func checkClaims(ctx context.Context, i *installation, s *Section) {
 			})
 		}
 		all, unbound = all+c.all, unbound+c.unbound.all
-		c.report(s)
+		if c.report(s); c.unbound.all > 0 && k.Spec.WhenUnmatched != v1beta1.BindLater {
+			bindable = append(bindable, k.Name)
+		}
+	}
+	if len(bindable) > 0 {
+		s.note("classbind bind %s --all-namespaces --dry-run shows which class claims without one would get, and without --dry-run "+
+			"they get it%s", bindable[0], map[bool]string{true: "; so it is for each claim kind above"}[len(bindable) > 1])
 	}
 	s.Summary = fmt.Sprintf("%d read", all)
 	if unbound > 0 {
@@ -105,7 +111,7 @@ type claims struct {
 	all int
 	// unbound claims are stored without a class. excluded ones are in namespaces whose claims are not bound; unasked ones ask
 	// for no class besides.
-	unbound, excluded, unasked, gone sample
+	unbound, excluded, unasked, absent sample
 }
 
 type sample struct {
@@ -135,7 +141,7 @@ func (c *claims) add(object *unstructured.Unstructured) {
 	namespace, name := object.GetNamespace(), object.GetName()
 	claim := klog.KObj(object).String()
 	if _, class := c.compiled.ClassOf(c.classes, namespace, object.Object); class != "" && c.complete {
-		c.gone.add(fmt.Sprintf("%s (%q)", claim, truncate.String(class, v1beta1.MaxShownBytes)))
+		c.absent.add(fmt.Sprintf("%s (%q)", claim, truncate.String(class, v1beta1.MaxShownBytes)))
 	}
 	in := c.compiled.Read(namespace, name, object.Object)
 	needsNone := c.kind.Spec.Selector.WhenAbsent == v1beta1.NoSelectorDefaultIfAny && c.compiled.Asks(in.Claim) == nil
@@ -164,9 +170,9 @@ func (c *claims) excludes(namespace string) bool {
 
 func (c *claims) report(s *Section) {
 	where := "claimkind/" + c.kind.Name
-	if c.gone.all > 0 {
-		s.found(where, "create the class again, or delete the claims and create them again, to get another",
-			"%s a class that is gone: %s", have(c.gone.all), &c.gone)
+	if c.absent.all > 0 { // Authors write any name. It says nothing of the kind.
+		s.note("%s: %s a class that is not there: %s; create the class, or delete the claims and create them again, to get another",
+			where, have(c.absent.all), &c.absent)
 	}
 	if c.excluded.all > 0 {
 		s.found(where, "label the namespaces as spec.claims.namespaceSelector asks, or change that; "+
@@ -178,14 +184,14 @@ func (c *claims) report(s *Section) {
 			s.Unbound = map[string]int{}
 		}
 		s.Unbound[c.kind.Name] = n
-		do := "classbind bind " + c.kind.Name + " --all-namespaces --dry-run shows which they would get, and without --dry-run they get it"
+		do, unless := "", ""
 		if c.kind.Spec.WhenUnmatched == v1beta1.BindLater {
-			do = "classbind binds each once a class matches"
+			do = "; classbind binds each once a class matches"
 		}
 		if c.compiled.AsksOthers() {
-			do += ", unless claims.when is false"
+			unless = ", unless claims.when is false of them"
 		}
-		s.note("%s: %s no class: %s; %s", where, have(n), &c.unbound, do)
+		s.note("%s: %s no class: %s%s%s", where, have(n), &c.unbound, do, unless)
 	}
 	if c.unasked.all > 0 {
 		s.note("%s: %s no class and no selector, in namespaces that are excluded: %s", where, have(c.unasked.all), &c.unasked)

@@ -28,6 +28,8 @@ func TestStatus(t *testing.T) {
 	ca := certtest.NewCA(t)
 	expired := (&certtest.Pair{}).Sign(t, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour)}).PEM()
 	// delayed has a claim with a class that is not there, and one without a class where none is bound.
+	const absent = `1 claim has a class that is not there: team/default ("golds.example.org/default"); ` +
+		"create the class, or delete the claims and create them again, to get another"
 	delayed := func(bindWhen v1beta1.Expression) func(*world) {
 		return func(w *world) {
 			w.claimKind.Spec.Claims.When = bindWhen
@@ -146,10 +148,11 @@ func TestStatus(t *testing.T) {
 		},
 		"NotDelayed": {
 			reason: "We should find claims that nobody binds, beside one whose class is gone.", change: delayed(""),
-			want: []string{"1 claim has a class that is gone: team/default", "1 claim has no class, in namespaces that are excluded: kube-system/waits"},
+			want: []string{"1 claim has no class, in namespaces that are excluded: kube-system/waits"},
+			note: "claimkind/databases.example.org: " + absent,
 		},
-		"DelayedByTheClaim":     {reason: "We should not take for lost what may not be bound yet.", change: delayed("has(claim.spec.ready)"), want: []string{"1 claim has a class that is gone: team/default"}},
-		"DelayedByTheNamespace": {reason: "We should not take for lost what may not be bound yet.", change: delayed("has(namespace.metadata.labels)"), want: []string{"1 claim has a class that is gone: team/default"}},
+		"DelayedByTheClaim":     {reason: "We should not take for lost what may not be bound yet.", change: delayed("has(claim.spec.ready)"), note: "claimkind/databases.example.org: " + absent},
+		"DelayedByTheNamespace": {reason: "We should not take for lost what may not be bound yet.", change: delayed("has(namespace.metadata.labels)"), note: "claimkind/databases.example.org: " + absent},
 		"Rebound":               {reason: "We should not take for gone a class that claims.when takes for none.", change: delayed("claim.spec.classRef == 'default'")},
 		"CAExpired": {
 			reason: "We should find an expired CA where it is kept, and not each entry that trusts it.",
@@ -258,8 +261,8 @@ func TestStatus(t *testing.T) {
 				w.claimKind.Spec.WhenUnmatched = v1beta1.Admit
 				w.more = append(w.more, asking(t, "team", "first"), asking(t, "team", "second"))
 			},
-			note: "claimkind/databases.example.org: 2 claims have no class: team/first, team/second; " +
-				"classbind bind databases.example.org --all-namespaces --dry-run shows which they would get, and without --dry-run they get it",
+			note: "claimkind/databases.example.org: 2 claims have no class: team/first, team/second\n\nNote: " +
+				"classbind bind databases.example.org --all-namespaces --dry-run shows which class claims without one would get, and without --dry-run they get it",
 		},
 		"Waiting": {
 			reason: "We should count the claims that wait, and say that classbind binds them.",
@@ -271,12 +274,13 @@ func TestStatus(t *testing.T) {
 			change: func(w *world) { w.more = append(w.more, asking(t, "kube-system", "lost")) },
 			want:   []string{"claims: claimkind/databases.example.org: 1 claim has no class, in namespaces that are excluded: kube-system/lost"},
 		},
-		"ClassGone": {
-			reason: "We should name the claim, and the class that it has.",
+		"ClassAbsent": {
+			reason: "We should name the claim, and the class that it has, and call no kind broken for it.",
 			change: func(w *world) { w.gold.SetName("silver") },
-			want:   []string{`claims: claimkind/databases.example.org: 1 claim has a class that is gone: team/mine ("golds.example.org/gold")`},
+			note: `claimkind/databases.example.org: 1 claim has a class that is not there: team/mine ("golds.example.org/gold"); ` +
+				"create the class, or delete the claims and create them again, to get another",
 		},
-		"ClassGoneOfAClaimBeingDeleted": {
+		"ClassAbsentOfAClaimBeingDeleted": {
 			reason: "We should not ask for anything about a claim that goes.",
 			change: func(w *world) {
 				w.gold.SetName("silver")
@@ -449,7 +453,7 @@ func TestUnread(t *testing.T) {
 
 func TestReportForPrograms(t *testing.T) {
 	w := newWorld(t)
-	w.gold.SetName("silver")
+	w.more = append(w.more, asking(t, "kube-system", "lost"))
 	report, err := w.report(t)
 	require.NoError(t, err)
 	text, err := json.Marshal(report)
