@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/util/wait"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/classbind/classbind/selector/recovered"
 )
 
 const (
@@ -93,7 +94,7 @@ func (g *Gate) NeedLeaderElection() bool { return false }
 // Start looks for newer certificates until the context ends.
 func (g *Gate) Start(ctx context.Context) error {
 	before := ""
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
+	recovered.Rounds(ctx, func(ctx context.Context) {
 		why := g.advance(ctx)
 		if why == nil {
 			before = ""

@@ -19,6 +19,7 @@ import (
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/near"
+	"github.com/classbind/classbind/selector/recovered"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -227,10 +228,10 @@ func (d *Decider) answers(ctx context.Context, v *View, in claim.Claim, about []
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(v1beta1.MaxAccessReviewsOfNamespace)
 	for i, c := range about {
-		group.Go(func() (err error) {
+		group.Go(recovered.Func(func() (err error) {
 			gates[i], err = d.refusing(ctx, Explain, v, in, c)
 			return err
-		})
+		}))
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err

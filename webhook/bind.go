@@ -54,7 +54,7 @@ type Binder struct {
 // not heard of yet; and leaves the rest to the Decider. To read a claim from an API server cannot fail. The review is logged and counted
 // afterwards.
 func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-	v := &verdict{metrics: b.Metrics, log: logr.FromContextOrDiscard(ctx), request: request}
+	v := &verdict{metrics: b.Metrics, log: logOf(ctx), request: request}
 	arrivalOf(ctx).afterwards = v.record
 	v.response, v.err = b.review(ctx, v)
 	return v.response, v.err

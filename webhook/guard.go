@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -154,7 +153,7 @@ func (g *Guard) oneDefault(
 			return nil, err
 		}
 	}
-	logr.FromContextOrDiscard(ctx).Info("Decided on a default class",
+	logOf(ctx).Info("Decided on a default class",
 		"class", class.String(), "seats", len(ask.Seats),
 		"requestUID", fmt.Sprintf("%.64s", request.UID), "operation", string(request.Operation),
 		"allowed", response.Allowed, "reason", response.AuditAnnotations["reason"], "inTheWay", response.AuditAnnotations["inTheWay"],

@@ -25,6 +25,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/recovered"
 	"github.com/classbind/classbind/webhook/onedefault"
 )
 
@@ -764,6 +765,46 @@ func TestCollectLeases(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPanicsAreNotTheEnd has a bug in what is asked about one class, of several that are asked about at once.
+func TestPanicsAreNotTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLeased(t)
+		for _, partition := range []string{"a", "c", "d"} {
+			w.holds(t, partition)
+		}
+		time.Sleep(w.guard.Window)
+		class, poisoned := w.guard.Class, true
+		w.guard.Class = func(ctx context.Context, kind *inventory.ClassKind, namespace, name string) (metav1.Object, *inventory.Class, error) {
+			if poisoned {
+				poisoned = false
+				panic("a poisoned class")
+			}
+			return class(ctx, kind, namespace, name)
+		}
+		before := recovered.Panics()
+		w.guard.collectLeases(t.Context())
+		assert.Len(t, w.left(), 1, "We should go on with the next Lease.")
+		w.guard.collectLeases(t.Context())
+		assert.Empty(t, w.left(), "We should look at it again.")
+		assert.Equal(t, before+1, recovered.Panics(), "We should count it.")
+	})
+	s := newAPIServer()
+	before := recovered.Panics()
+	guard := s.guard(newInventory(newClaimKind(), index(sqlClasses)))
+	guard.Class = func(context.Context, *inventory.ClassKind, string, string) (metav1.Object, *inventory.Class, error) {
+		panic("a poisoned class")
+	}
+	_, err := guard.Review(t.Context(), newGuardRequest(sqlClasses, "", silverMarked))
+	require.ErrorIs(t, err, recovered.ErrPanic, "We should answer 503 where a goroutine of the protocol fails.")
+
+	w := posted(&Handler{Review: func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+		panic("a poisoned claim")
+	}}, goodReview)
+	assert.Equal(t, http.StatusServiceUnavailable, w.Code, "We should answer, so that failurePolicy decides.")
+	assert.Contains(t, w.Body.String(), "panic: a poisoned claim")
+	assert.Equal(t, before+2, recovered.Panics(), "We should count both.")
 }
 
 func TestCollectLeasesByAndBy(t *testing.T) {

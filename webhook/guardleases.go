@@ -4,11 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/recovered"
 	"github.com/classbind/classbind/webhook/onedefault"
 )
 
@@ -18,7 +16,7 @@ const collectInterval = 10 * time.Second
 // CollectLeases deletes the Leases of seats that have no default class any more, until the context ends. The leader runs it. The guard does
 // not need it: it takes what is no longer used. But a tenant can move a class through any number of partitions, and each leaves a Lease.
 func (g *Guard) CollectLeases(ctx context.Context) error {
-	wait.UntilWithContext(ctx, g.collectLeases, collectInterval)
+	recovered.Rounds(ctx, g.collectLeases, collectInterval)
 	return nil
 }
 
@@ -43,12 +41,12 @@ func (g *Guard) collectLeases(ctx context.Context) {
 			continue
 		}
 		read++
-		if err := g.collectLease(ctx, snapshot, name); err != nil {
+		if err := recovered.Do(func() error { return g.collectLease(ctx, snapshot, name) }); err != nil {
 			failure = err
 		}
 	}
 	if failure != nil && ctx.Err() == nil {
-		logr.FromContextOrDiscard(ctx).Info("Cannot delete some Leases of seats without a default class", "because", failure.Error())
+		logOf(ctx).Info("Cannot delete some Leases of seats without a default class", "because", failure.Error())
 	}
 }
 

@@ -25,8 +25,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "k8s.io/apimachinery/pkg/util/json"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/recovered"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -75,7 +77,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var response *admissionv1.AdmissionResponse
 	if err == nil {
 		markAnswering(ctx)
-		response, err = h.Review(ctx, request)
+		err = recovered.Do(func() (err error) { response, err = h.Review(ctx, request); return err })
 		if arrived.afterwards != nil {
 			defer arrived.afterwards() // Even if the answer panics.
 		}
@@ -168,6 +170,14 @@ type arrival struct {
 	afterwards func()
 }
 
+// logOf a review, or the process's.
+func logOf(ctx context.Context) logr.Logger {
+	if log, err := logr.FromContext(ctx); err == nil {
+		return log
+	}
+	return logf.Log
+}
+
 // arrivalOf a request is empty if ctx has none.
 func arrivalOf(ctx context.Context) *arrival {
 	if a, ok := ctx.Value(arrivalKey{}).(*arrival); ok {
@@ -223,6 +233,7 @@ func read(w http.ResponseWriter, r *http.Request, reserved *reservation) ([]byte
 	// A deadline set beforehand, or a read in several pieces, would wake the goroutine of an HTTP/2 connection for every request.
 	ended := make(chan struct{})
 	timer := time.AfterFunc(deadline, func() {
+		defer recovered.Here()
 		defer close(ended)
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // Only the writer of a test has no deadlines.
 	})

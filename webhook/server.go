@@ -15,6 +15,7 @@ import (
 	webhookserver "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/recovered"
 )
 
 const (
@@ -79,6 +80,7 @@ func (s *Server) serve(ctx context.Context, tcp net.Listener) error {
 	server := s.newHTTPServer()
 	ended := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() { //nolint:contextcheck // The context has ended then.
+		defer recovered.Here()
 		ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 		defer cancel()
 		ended <- server.Shutdown(ctx)

@@ -19,6 +19,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/selector/recovered"
 )
 
 func byName(name string) cache.ByObject {
@@ -97,8 +98,8 @@ func (b *bothConfigurations) GetInformer(ctx context.Context, o client.Object, o
 // Start both until the context ends.
 func (b *bothConfigurations) Start(ctx context.Context) error {
 	both, ctx := errgroup.WithContext(ctx)
-	both.Go(func() error { return b.Cache.Start(ctx) })
-	both.Go(func() error { return b.first.Start(ctx) })
+	both.Go(recovered.Func(func() error { return b.Cache.Start(ctx) }))
+	both.Go(recovered.Func(func() error { return b.first.Start(ctx) }))
 	return both.Wait()
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/util/wait"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,6 +21,7 @@ import (
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/controller/status"
 	"github.com/classbind/classbind/controller/webhookconfig"
+	"github.com/classbind/classbind/selector/recovered"
 	"github.com/classbind/classbind/webhook"
 )
 
@@ -53,7 +53,7 @@ func (l *leadership) Start(ctx context.Context) error {
 		return nil
 	case <-l.opened:
 	}
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
+	recovered.Rounds(ctx, func(ctx context.Context) {
 		if err := l.term(ctx); err != nil && ctx.Err() == nil {
 			logf.FromContext(ctx).Info("Not the leader, trying again", "because", err.Error())
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/classbind/classbind/certs"
 	"github.com/classbind/classbind/controller/access"
 	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/webhook"
@@ -85,6 +86,7 @@ func ourMetrics(t *testing.T) map[string][]string {
 	require.NoError(t, access.NewReviews(nil).RegisterMetrics())
 	require.NoError(t, latebinding.NewMetrics(nil).Register())
 	require.NoError(t, ownBuild().RegisterMetrics())
+	require.NoError(t, loop.RegisterMetrics())
 
 	all := map[string][]string{}
 	for _, c := range recorded.collectors {

@@ -35,10 +35,12 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/controller/access"
 	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/controller/status"
 	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/recovered"
 	"github.com/classbind/classbind/webhook"
 	"github.com/classbind/classbind/webhook/onedefault"
 )
@@ -208,7 +210,7 @@ func (s *server) addControllers() (err error) {
 	}
 	s.metrics = webhook.NewMetrics(s.registration.Inventory.Snapshot)
 	err = errors.Join(s.registration.RegisterMetrics(), s.reviews.RegisterMetrics(), s.gate.RegisterMetrics(), s.metrics.Register(),
-		s.claims.Metrics.Register(), ownBuild().RegisterMetrics())
+		s.claims.Metrics.Register(), ownBuild().RegisterMetrics(), loop.RegisterMetrics())
 	if err != nil {
 		return fmt.Errorf("cannot register the metrics: %w", err)
 	}
@@ -261,7 +263,7 @@ func (s *server) addRunnables() error {
 // addAll to a manager, by what they are.
 func addAll(mgr ctrl.Manager, runnables map[string]manager.Runnable) error {
 	for name, runnable := range runnables {
-		if err := mgr.Add(runnable); err != nil {
+		if err := mgr.Add(loop.Again(runnable)); err != nil {
 			return fmt.Errorf("cannot add the %s: %w", name, err)
 		}
 	}
@@ -305,7 +307,7 @@ type drain struct {
 // newDrain returns a drain that starts when the context ends, and takes a duration.
 func newDrain(ctx context.Context, duration time.Duration) *drain {
 	finished, finish := context.WithCancel(context.WithoutCancel(ctx))
-	context.AfterFunc(ctx, func() { time.AfterFunc(duration, finish) })
+	context.AfterFunc(ctx, func() { defer recovered.Here(); time.AfterFunc(duration, finish) })
 	return &drain{started: ctx, finished: finished}
 }
 

@@ -17,10 +17,10 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
-	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector/access"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/recovered"
 )
 
 const (
@@ -70,7 +70,7 @@ func (r *Roles) Start(ctx context.Context) error {
 		case <-r.wake:
 		}
 		problem, wait := "", rolesDelay
-		if err := loop.Recovered(func() error { return r.round(ctx) }); err != nil {
+		if err := recovered.Do(func() error { return r.round(ctx) }); err != nil {
 			r.grants.Store(nil)
 			problem, wait = err.Error(), rolesRetry
 			r.notify()

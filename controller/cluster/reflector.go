@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/classbind/classbind/controller/loop"
+	"github.com/classbind/classbind/selector/recovered"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -63,7 +63,9 @@ func Follow[T any](ctx context.Context, o Objects, ours Keeper[T], health *Healt
 		// Notices a role that a vendor grants later within seconds. The default may wait for a minute.
 		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 5 * time.Second},
 	})
-	go reflector.RunWithContext(ctx)
+	go func() {
+		_ = recovered.Again(ctx, func(ctx context.Context) error { reflector.RunWithContext(ctx); return nil })
+	}()
 }
 
 // Keeper keeps what is read of objects. It is called by one goroutine of the Reflector, and may panic.
@@ -100,7 +102,7 @@ func (s *store[T]) Delete(object any) error { return s.take(object, s.ours.Remov
 
 // take in a change. It returns no error, because the Reflector would log it with the whole object.
 func (s *store[T]) take(object any, change func(T)) error {
-	err := loop.Recovered(func() error {
+	err := recovered.Do(func() error {
 		read, err := s.ours.Read(object)
 		if err == nil {
 			change(read)
@@ -115,7 +117,7 @@ func (s *store[T]) take(object any, change func(T)) error {
 
 // Replace all objects.
 func (s *store[T]) Replace(objects []any, version string) error {
-	err := loop.Recovered(func() (err error) {
+	err := recovered.Do(func() (err error) {
 		all := make([]T, len(objects))
 		for i, object := range objects {
 			if all[i], err = s.ours.Read(object); err != nil {
@@ -140,7 +142,7 @@ func (s *store[T]) UpdateResourceVersion(string) { s.health.Confirm(time.Now()) 
 // Transformer keeps what is read of an object.
 func (s *store[T]) Transformer() cache.TransformFunc {
 	return func(object any) (transformed any, err error) {
-		err = loop.Recovered(func() (err error) {
+		err = recovered.Do(func() (err error) {
 			transformed, err = s.ours.Read(object)
 			return err
 		})

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/selector/recovered"
 )
 
 // PlanServer is an API server with plans, as an http.RoundTripper, so that it runs in a bubble of synctest.
@@ -128,6 +130,7 @@ func (s *PlanServer) watch(r *http.Request, as *strings.Replacer) *http.Response
 			`"annotations":{"k8s.io/initial-events-end":"true"}}}}`
 	}
 	go func() {
+		defer recovered.Here()
 		for {
 			select {
 			case e := <-events:

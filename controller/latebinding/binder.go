@@ -10,13 +10,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/recovered"
 )
 
 const (
@@ -74,15 +73,17 @@ func (b *Binder) Start(ctx context.Context) error {
 	}()
 	events := flowcontrol.NewTokenBucketRateLimiter(float32(b.Rate), 2*b.Rate)
 	for range eventWorkers {
-		b.running.Go(func() { b.Events.run(ctx, events) })
+		b.running.Go(func() {
+			_ = recovered.Again(ctx, func(ctx context.Context) error { b.Events.run(ctx, events); return nil })
+		})
 	}
 	round := 0
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
+	recovered.Rounds(ctx, func(ctx context.Context) {
 		b.unreadable = nil
 		watches := b.Claims.lateWatches()
 		b.syncWriters(ctx, watches)
 		for _, w := range watches {
-			_ = loop.Recovered(func() error {
+			_ = recovered.Do(func() error {
 				b.round(ctx, w, round%namespaceRounds == 0, lateAsking/time.Duration(len(watches)))
 				return nil
 			})

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/recovered"
 )
 
 // waitingAttempt is what a write needs to know of a waiting claim.
@@ -160,7 +160,7 @@ type question struct {
 
 // put answers the question from a view. A selector that causes a panic matches nothing, and neither do expressions that cost too much.
 func (q *question) put(ctx context.Context, view *selector.View) {
-	q.failed = loop.Recovered(func() error {
+	q.failed = recovered.Do(func() error {
 		c, err := q.ask.Claim(q.namespace, "")
 		if err != nil {
 			return err

@@ -17,10 +17,10 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fair"
+	"github.com/classbind/classbind/selector/recovered"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -60,7 +60,7 @@ func (e Events) run(ctx context.Context, limiter flowcontrol.RateLimiter) {
 		if !ok {
 			return
 		}
-		_ = loop.Recovered(func() error { e.create(ctx, event); return nil })
+		_ = recovered.Do(func() error { e.create(ctx, event); return nil })
 	}
 }
 
@@ -145,7 +145,7 @@ func (a waitingAttempt) note(ctx context.Context, view *selector.View) (note str
 	if problem := a.ask.Problem(); problem != "" || a.unread {
 		return cmp.Or(problem, noteOverflow), true
 	}
-	err := loop.Recovered(func() error {
+	err := recovered.Do(func() error {
 		c, err := a.ask.Claim(a.namespace, a.name)
 		if err != nil {
 			return err

@@ -15,10 +15,10 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
-	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/recovered"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -240,7 +240,7 @@ func usageOf(kind *selector.ClaimKind, object map[string]any) int64 {
 // judge reports whether a claim waits for a class, and returns what it asks for. A
 // claim that cannot be read waits, and an event tells its author.
 func judge(kind *selector.ClaimKind, raw []byte, seen *claimSeen) (ask claim.Ask, waits bool) {
-	err := loop.Recovered(func() error {
+	err := recovered.Do(func() error {
 		object, err := kind.DecodeValid(raw) // It is, as its head was read.
 		if err != nil {
 			return err
@@ -268,7 +268,7 @@ const panicText = "classbind failed because of a bug: see its log"
 
 // textFor is the text of an error for the author of a claim.
 func textFor(err error) string {
-	if errors.Is(err, loop.ErrPanic) {
+	if errors.Is(err, recovered.ErrPanic) {
 		return panicText
 	}
 	return truncate.String(truncate.Error(err).Error(), v1beta1.MaxMessageBytes)

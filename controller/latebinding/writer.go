@@ -14,12 +14,12 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fair"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/recovered"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -61,8 +61,11 @@ func (b *Binder) newWriter(ctx context.Context, w *claimWatch) *lateWriter {
 	)}
 	for range lateWorkers {
 		b.running.Go(func() {
-			for l.work(ctx) {
-			}
+			_ = recovered.Again(ctx, func(ctx context.Context) error {
+				for l.work(ctx) {
+				}
+				return nil
+			})
 		})
 	}
 	return l
@@ -75,11 +78,11 @@ func (l *lateWriter) work(ctx context.Context) bool {
 	}
 	defer l.queue.Done(item)
 	outcome, again := "", time.Duration(0)
-	err := loop.Recovered(func() (err error) {
+	err := recovered.Do(func() (err error) {
 		outcome, again, err = l.bind(ctx, item)
 		return err
 	})
-	if errors.Is(err, loop.ErrPanic) {
+	if errors.Is(err, recovered.ErrPanic) {
 		outcome = latePanicked
 	}
 	if outcome != "" {

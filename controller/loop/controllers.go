@@ -1,9 +1,11 @@
+// Package loop has what controllers share: how they hear of changes, and run on every replica or the leader, again after a panic.
 package loop
 
 import (
 	"context"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -11,9 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/classbind/classbind/selector/recovered"
 )
 
 // RevisionChanged ignores updates of status and metadata, but not those in which a recreated object replaces the old one.
@@ -46,8 +51,30 @@ func ForRound(name string) handler.EventHandler {
 	return ForNames(func(context.Context, client.Object) []string { return []string{name} })
 }
 
-// Everywhere runs something on every replica, leader or not.
-func Everywhere(r manager.Runnable) manager.Runnable { return onEveryReplica{r} }
+// RegisterMetrics of what all loops and reviews share.
+func RegisterMetrics() error {
+	return metrics.Registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "classbind_panics_total",
+		Help: "Panics that this replica has recovered from, in reviews and in its own loops: each is a bug, and in the log.",
+	}, func() float64 { return float64(recovered.Panics()) }))
+}
+
+// Again runs something again after a panic, which would end the process, or go on without it.
+func Again(r manager.Runnable) manager.Runnable { return again{r} }
+
+type again struct{ manager.Runnable }
+
+// Start is called by the manager.
+func (a again) Start(ctx context.Context) error { return recovered.Again(ctx, a.Runnable.Start) }
+
+// NeedLeaderElection is true unless what runs says otherwise, as the manager has it.
+func (a again) NeedLeaderElection() bool {
+	r, says := a.Runnable.(manager.LeaderElectionRunnable)
+	return !says || r.NeedLeaderElection()
+}
+
+// Everywhere runs something on every replica, leader or not, and again after a panic.
+func Everywhere(r manager.Runnable) manager.Runnable { return onEveryReplica{Again(r)} }
 
 type onEveryReplica struct{ manager.Runnable }
 

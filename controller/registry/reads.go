@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fair"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/recovered"
 )
 
 var (
@@ -198,12 +198,12 @@ func (r *reads) begin() {
 		// No claim's context: the end of one claim must not end a shared read.
 		ctx, stop := context.WithTimeout(context.Background(), v1beta1.WebhookTimeoutSeconds*time.Second)
 		s.stop = stop
-		go r.run(ctx, namespace, s)
+		go func() { defer recovered.Here(); r.run(ctx, namespace, s) }()
 	}
 }
 
 func (r *reads) run(ctx context.Context, namespace string, s *sharedRead) {
-	s.err = loop.Recovered(func() (err error) {
+	s.err = recovered.Do(func() (err error) {
 		s.classes, err = r.read(ctx, s)
 		return err
 	})

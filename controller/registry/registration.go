@@ -12,7 +12,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -28,6 +27,7 @@ import (
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/recovered"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -195,10 +195,10 @@ func (t *Tallies) Tally(claimKind string) *selector.Tally {
 
 // expireInFlight forgets claims in flight until the context ends.
 func (t *Tallies) expireInFlight(ctx context.Context) error {
-	wait.UntilWithContext(ctx, func(context.Context) {
+	recovered.Rounds(ctx, func(context.Context) {
 		t.tallies.Range(func(claimKind, _ any) bool {
 			// A panic is logged; nothing else can fail.
-			_ = loop.Recovered(func() error { t.Tally(claimKind.(string)).Expire(time.Now()); return nil }) //nolint:forcetypeassert // Nor other keys.
+			_ = recovered.Do(func() error { t.Tally(claimKind.(string)).Expire(time.Now()); return nil }) //nolint:forcetypeassert // Nor other keys.
 			return true
 		})
 	}, time.Second)

@@ -11,7 +11,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +20,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector/recovered"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -99,13 +99,10 @@ func (w *Configurator) setUp(
 	on[&corev1.Secret{}], on[cluster.CRD()] = []builder.WatchesOption{builder.OnlyMetadata}, []builder.WatchesOption{builder.OnlyMetadata}
 	listen := func(ctx context.Context, request func(time.Duration)) {
 		w.Registration.OnRegistered(ctx, func(string) { request(registeredDelay) })
-		go wait.UntilWithContext(ctx, func(ctx context.Context) {
-			_ = loop.Recovered(func() error { // A panic is logged; nothing else can fail.
-				if w.outdated(ctx) {
-					request(0)
-				}
-				return nil
-			})
+		go recovered.Rounds(ctx, func(ctx context.Context) {
+			if w.outdated(ctx) {
+				request(0)
+			}
 		}, outdatedEvery)
 	}
 	return setUpRounds(mgr, name, on, listen, func(ctx context.Context) (ctrl.Result, error) { return w.reconcile(ctx, e, write) })

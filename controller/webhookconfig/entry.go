@@ -16,6 +16,7 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/recovered"
 )
 
 // rule says which requests the API server sends to us.
@@ -96,7 +97,7 @@ func rulesOf[K any, P interface {
 	all.SetLimit(registry.MaxLookUps)
 	for i := range kinds {
 		all.Go(func() error {
-			rules[i], errs[i] = ruleOf(ctx, &kinds[i])
+			errs[i] = recovered.Do(func() (err error) { rules[i], err = ruleOf(ctx, &kinds[i]); return err })
 			return nil
 		})
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/classbind/classbind/selector/recovered"
 )
 
 var (
@@ -94,6 +96,7 @@ func (l *Limiter) leave(key string, rest time.Duration) {
 	if rest > 0 {
 		l.resting.Add(key, 1)
 		time.AfterFunc(rest, func() {
+			defer recovered.Here()
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.resting.Add(key, -1)

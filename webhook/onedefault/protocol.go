@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/recovered"
 )
 
 const (
@@ -70,10 +71,10 @@ func (c *Cluster) do(ctx context.Context, a Attempt) (Attempt, error) {
 	var all errgroup.Group
 	all.SetLimit(v1beta1.MaxGuardCalls)
 	for i, op := range ops {
-		all.Go(func() (err error) {
+		all.Go(recovered.Func(func() (err error) {
 			results[i], err = c.result(ctx, op)
 			return err
-		})
+		}))
 	}
 	err := all.Wait()
 	for i, r := range results {

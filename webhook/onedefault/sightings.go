@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/recovered"
 )
 
 // Sightings are what this replica has seen itself, so that it need not trust other clocks: when it first saw each write in a Lease, by its
@@ -141,11 +142,14 @@ func (s *Sightings) Watch(ctx context.Context, leases coordinationclient.LeaseIn
 
 // watched sees a Lease, but skips a malformed one: the request that reads it gets the error.
 func (s *Sightings) watched(object any) error {
-	if l, ok := object.(*coordinationv1.Lease); ok && ClaimKindOf(l.Name) != "" {
-		if lease, err := decode(l); err == nil {
-			s.see(l.Name, &lease, time.Now())
+	_ = recovered.Do(func() error { // A panic is logged, and hides no other Lease.
+		if l, ok := object.(*coordinationv1.Lease); ok && ClaimKindOf(l.Name) != "" {
+			if lease, err := decode(l); err == nil {
+				s.see(l.Name, &lease, time.Now())
+			}
 		}
-	}
+		return nil
+	})
 	return nil
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/selector/recovered"
 )
 
 // Limits of what a browser, or whoever else reaches the port, may take.
@@ -98,14 +99,14 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	cache := newCache(cluster.WithMaxDepth(config), o.cluster.Own)
-	go cache.run(ctx)
+	go func() { _ = recovered.Again(ctx, func(ctx context.Context) error { cache.run(ctx); return nil }) }()
 	_, port, _ := net.SplitHostPort(listener.Addr().String()) // It is always HOST:PORT.
 	guard := &guard{port: port, token: rand.Text(), remote: o.allowRemote, next: newPages(cache, namespace)}
 	server := &http.Server{
 		Handler: guard, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes, BaseContext: func(net.Listener) context.Context { return ctx },
 	}
-	context.AfterFunc(ctx, func() { _ = server.Close() })
+	context.AfterFunc(ctx, func() { defer recovered.Here(); _ = server.Close() })
 	_, _ = fmt.Fprintf(out, "http://%s/%s/\n", listener.Addr(), guard.token)
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("cannot serve: %w", err)

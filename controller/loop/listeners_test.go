@@ -1,12 +1,10 @@
 package loop
 
 import (
-	"errors"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 func TestPublished(t *testing.T) {
@@ -32,12 +30,4 @@ func TestPublished(t *testing.T) {
 	value, known := p.Get("a")
 	assert.Equal(t, "2", value)
 	assert.True(t, known)
-}
-
-func TestRecovered(t *testing.T) {
-	errNotYetThere := errors.New("not yet there")
-	require.ErrorIs(t, Recovered(func() error { return errNotYetThere }), errNotYetThere, "We should pass an error on.")
-	err := Recovered(func() error { panic("a poisoned claim") })
-	require.ErrorIs(t, err, ErrPanic, "We should turn a panic into an error.")
-	assert.EqualError(t, err, "panic: a poisoned claim")
 }
