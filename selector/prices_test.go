@@ -2,6 +2,7 @@ package selector
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 	"github.com/classbind/classbind/selector/inventory"
 )
@@ -71,4 +73,29 @@ func TestPricesOfClasses(t *testing.T) {
 	})
 	t.Logf("%v of CPU for a change of a class", took)
 	assert.LessOrEqual(t, took, cost.CPU, "A change of a class should cost each replica no more than a review.")
+}
+
+// TestCompiledOnce counts what is compiled for a class kind that serves many claim kinds.
+func TestCompiledOnce(t *testing.T) {
+	var claims []*v1beta1.ClaimKind
+	var compiled []*ClaimKind
+	for i := range 20 {
+		e := newExpressive(func(spec *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+			for n := range 8 {
+				text := fmt.Sprintf("claim.spec.a == class.spec.a && class.spec.n%d > %d", i, n)
+				spec.Classes.Fits = append(spec.Classes.Fits, v1beta1.Fit{Name: fmt.Sprint("Fit", n), Expression: v1beta1.Expression(text)})
+			}
+		})
+		claims, compiled = append(claims, e.claims), append(compiled, NewClaimKind(e.claims))
+	}
+	before := expression.Compilations()
+	kind := inventory.NewClassKind(newExpressive(fits()).kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, claims...)
+	assert.Equal(t, before, expression.Compilations(), "We should compile no claim kind again for what its expressions look at.")
+	NewClaimKind(claims[0].DeepCopy())
+	assert.Equal(t, before, expression.Compilations(), "We should not compile the same spec twice.")
+	claims[0].Spec.Classes.Fits[0].Expression = "class.spec.other == 1"
+	NewClaimKind(claims[0])
+	assert.Greater(t, expression.Compilations(), before, "We should compile another spec.")
+	runtime.KeepAlive(compiled)
+	assert.False(t, kind.MetadataOnly(), "We should hold what they look at.")
 }

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -38,6 +39,7 @@ func NewRegistration(
 	return &Registration{claimKind, classKind, fair.NewLimiter(fair.Limits{
 		Running: v1beta1.MaxRegistrationReviews, RunningOfKey: v1beta1.MaxRegistrationReviews,
 		Waiting: v1beta1.MaxWaitingRegistrationReviews, WaitingOfKey: v1beta1.MaxWaitingRegistrationReviews,
+		Rest: v1beta1.RegistrationReviewRest, MaxRest: v1beta1.MaxRegistrationReviewRest,
 	})}
 }
 
@@ -56,7 +58,7 @@ func (r *Registration) Review(ctx context.Context, request *admissionv1.Admissio
 	defer done()
 	switch request.Resource.Resource {
 	case "claimkinds":
-		return reviewed(ctx, request, r.ClaimKind, func(k *v1beta1.ClaimKind) ([]rules.Invalid, error) {
+		return reviewed(ctx, request, r.ClaimKind, func(k *v1beta1.ClaimKind) (compiled, error) {
 			names := []string{k.Name, k.Resource(), k.Spec.Claims.Version}
 			for _, related := range k.Spec.Classes.Related {
 				names = append(names, related.Resource, related.Version)
@@ -68,10 +70,10 @@ func (r *Registration) Review(ctx context.Context, request *admissionv1.Admissio
 			if err != nil {
 				return nil, err
 			}
-			return rules.NewForClaims(k).Invalid, nil
+			return rules.NewForClaims(k), nil
 		})
 	case "classkinds":
-		return reviewed(ctx, request, r.ClassKind, func(k *v1beta1.ClassKind) ([]rules.Invalid, error) {
+		return reviewed(ctx, request, r.ClassKind, func(k *v1beta1.ClassKind) (compiled, error) {
 			names := []string{k.Name}
 			for _, named := range k.Spec.ClaimKinds {
 				names = append(names, named.Name)
@@ -79,7 +81,7 @@ func (r *Registration) Review(ctx context.Context, request *admissionv1.Admissio
 			if err := checkParts(len(k.Spec.Fits), len(k.Spec.ClaimKinds), names); err != nil {
 				return nil, err
 			}
-			return rules.InvalidOfClasses(k), nil
+			return rules.NewForClasses(k), nil
 		})
 	}
 	return untouched("NotARegistration"), nil
@@ -99,22 +101,28 @@ func checkParts(parts, links int, names []string) error {
 	return nil
 }
 
+// compiled expressions of a registration.
+type compiled interface{ InvalidExpressions() []rules.Invalid }
+
 // reviewed is the answer to a registration of one of the two kinds.
 func reviewed[K any](
 	ctx context.Context, request *admissionv1.AdmissionRequest, problems func(context.Context, *K) []string,
-	check func(*K) ([]rules.Invalid, error),
+	check func(*K) (compiled, error),
 ) (*admissionv1.AdmissionResponse, error) {
-	k, wrong, err := decodeRegistration("object", request.Object, check)
+	k, expressions, err := decodeRegistration("object", request.Object, check)
 	if err != nil {
 		return nil, err
 	}
+	defer runtime.KeepAlive(expressions) // Its problems need the same, and share it.
+	wrong := expressions.InvalidExpressions()
 	if request.Operation == admissionv1.Update && len(wrong) > 0 {
 		_, before, err := decodeRegistration("oldObject", request.OldObject, check)
 		if err != nil {
 			return nil, err
 		}
-		wrong = slices.DeleteFunc(wrong, func(i rules.Invalid) bool {
-			return slices.ContainsFunc(before, func(b rules.Invalid) bool { return b.Field == i.Field && b.Err.Source == i.Err.Source })
+		wrong = slices.DeleteFunc(slices.Clone(wrong), func(i rules.Invalid) bool { // It is shared.
+			isSame := func(b rules.Invalid) bool { return b.Field == i.Field && b.Err.Source == i.Err.Source }
+			return slices.ContainsFunc(before.InvalidExpressions(), isSame)
 		})
 	}
 	if len(wrong) > 0 {
@@ -132,14 +140,14 @@ func reviewed[K any](
 }
 
 func decodeRegistration[K any](
-	name string, raw runtime.RawExtension, check func(*K) ([]rules.Invalid, error),
-) (k *K, wrong []rules.Invalid, err error) {
+	name string, raw apiruntime.RawExtension, check func(*K) (compiled, error),
+) (k *K, expressions compiled, err error) {
 	k = new(K)
 	if err := kjson.Unmarshal(raw.Raw, k); err != nil {
 		return nil, nil, malformed("request.%s: %v", name, err)
 	}
-	wrong, err = check(k)
-	return k, wrong, err
+	expressions, err = check(k)
+	return k, expressions, err
 }
 
 // registrationWarnings name the registration, since kubectl may apply many.

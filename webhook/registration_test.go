@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -16,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // newRegistrationRequest creates a registration with a spec, or updates it from another one.
@@ -136,4 +139,55 @@ func TestRegistrationReviewsTakeTurns(t *testing.T) {
 			require.NoError(t, <-answers, "We should answer all that waited.")
 		}
 	})
+}
+
+// dearRegistrations have as many expressions as may be, all of which take long or much memory to compile.
+func dearRegistrations() map[string]string {
+	long := func(before, part, after string) string {
+		return before + strings.Repeat(part, (2000-len(before)-len(after))/len(part)) + after
+	}
+	nested := func(n int, open, inner, shut string) string {
+		return strings.Repeat(open, n) + inner + strings.Repeat(shut, n)
+	}
+	all := map[string]string{}
+	for name, expression := range map[string]string{
+		"Patterns": long("claim.a.matches('", "a{1000}", "')"), "ManyPatterns": long("", "claim.a.matches('a{1000}')||", "true"),
+		"Optional": long("claim.a.matches('", "(a?){999}", "')"), "Classes": long("claim.a.matches('", `\\pL`, "')"), "Folded": long("claim.a.matches('(?i)", `[\\pL\\pN]`, "')"),
+		"List": long("size([", "1,", "1])==1"), "Map": long("size({", "'a':1,", "'b':1})==1"), "And": long("", "claim.a && ", "true"), "Not": long("", "!", "true"),
+		"Maps": nested(45, "claim.a.map(x,", "1", ")") + "==1", "Optionals": nested(40, "claim.?a.optMap(x,", "1", ")") + ".hasValue()", "Chain": "claim.a" + nested(40, ".map(x,x)", "", "") + ".size()==1",
+		"Lists": nested(40, "[", "1", "]") + "==[]", "Keys": nested(45, "{claim.a:", "1", "}") + "=={}", "Unmatched": long("", "[", ""), "Sums": long("", "[[1]]+", "[]==[]"),
+		"Deep": nested(14, "claim.a.exists(x, [", "{'a': 1} == {}", "] == [])"),
+	} {
+		quoted, _ := json.Marshal(expression)
+		text, fits, related := string(quoted), make([]string, 8), make([]string, 8)
+		for i := range 8 {
+			fits[i] = fmt.Sprintf(`{"name":"F%d","expression":%s}`, i, text)
+			related[i] = fmt.Sprintf(`{"name":"r%d","resource":"as.b.c","nameExpression":%s,"namespaceExpression":%s}`, i, text, text)
+		}
+		all[name] = fmt.Sprintf(`{"claims":{"when":%[1]s},"selector":{"expression":%[1]s},"choice":{"score":%[1]s},"classes":{"usage":%[1]s,`+
+			`"partition":{"claim":%[1]s,"class":%[1]s},"fits":[%[2]s],"related":[%[3]s]}}`, text, strings.Join(fits, ","), strings.Join(related, ","))
+	}
+	return all
+}
+
+// newCompiling reviews registrations as the product does, which compiles them again for what it warns of.
+func newCompiling() *Registration {
+	return NewRegistration(
+		func(_ context.Context, k *v1beta1.ClaimKind) []string {
+			return []string{fmt.Sprint(selector.NewClaimKind(k).Invalid)}
+		},
+		func(_ context.Context, k *v1beta1.ClassKind) []string {
+			return []string{fmt.Sprint(rules.NewForClasses(k).Invalid)}
+		})
+}
+
+// TestPricesOfRegistrations has those that anyone may send who reaches the port.
+func TestPricesOfRegistrations(t *testing.T) {
+	for name, spec := range dearRegistrations() {
+		t.Run(name, func(t *testing.T) {
+			request, m := newRegistrationRequest("claimkinds", spec, spec), measured{}
+			m.add(t, len(spec), func() { _, _ = newCompiling().Review(t.Context(), request) })
+			t.Log(&m)
+		})
+	}
 }

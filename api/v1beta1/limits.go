@@ -168,12 +168,21 @@ const (
 	// MaxRegistrationReviews limits the concurrent reviews of ClaimKinds and ClassKinds. It protects the CPU that compiles their
 	// expressions, and the API server, from made-up reviews. Beyond it, a review waits as above.
 	MaxRegistrationReviews = 2
+	// RegistrationReviewRest is how many times as long as such a review took its turn stays taken. It protects the CPU: a flood of made-up
+	// reviews takes at most 0.4 CPUs of a replica.
+	RegistrationReviewRest = 4
+	// MaxRegistrationReviewRest limits that wait, where a review asks the API server.
+	MaxRegistrationReviewRest = 50 * time.Millisecond
 	// MaxWaitingRegistrationReviews limits the reviews that have such a turn or wait for one. It protects the connections, as above. Beyond
 	// it, a review gets 503 at once, so the registration is stored without warnings.
 	MaxWaitingRegistrationReviews = 16
 	// MaxRegistrationParts limits the fits, and the related objects, of a registration, as its CRD does. It protects the same CPU. Beyond
 	// it, the review is refused (400): no API server sends it.
 	MaxRegistrationParts = 8
+	// MaxCompileCost limits what it costs to compile the expressions of one ClaimKind or ClassKind: a unit for each byte, four for each
+	// part and for each state of a pattern, and more within several loops, lists or maps. A unit is at most a microsecond of CPU and 2 KiB.
+	// It protects the CPU and the memory of a replica. Beyond it, the expression is invalid (422), as are those after it.
+	MaxCompileCost = 12_000
 	// MaxRegistrationLinks limits the names of other registrations in one, as its CRD does. It protects the same CPU, and the review is
 	// refused likewise.
 	MaxRegistrationLinks = 64

@@ -3,9 +3,11 @@ package expression
 
 import (
 	"fmt"
+	"regexp/syntax"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/google/cel-go/cel"
@@ -84,13 +86,24 @@ func parse(text string) (*cel.Ast, *cel.Issues) {
 
 // Compile an expression. The error is an *Error.
 func Compile(text string, result Result, scope Scope) (*Expression, error) {
+	return CompileWithin(text, result, scope, &Budget{v1beta1.MaxCompileCost})
+}
+
+// CompileWithin compiles an expression of several, which pay for it from the same budget.
+func CompileWithin(text string, result Result, scope Scope, budget *Budget) (*Expression, error) {
 	if n := utf8.RuneCountInString(text); n > maxCharacters {
 		start := truncate.String(text, v1beta1.MaxShownBytes)
 		return nil, &Error{1, 1, fmt.Sprintf("must be at most %d characters, has %d", maxCharacters, n), start}
 	}
+	if budget.take(uint64(len(text))) != nil {
+		return nil, tooDear(text)
+	}
 	parsed, issues := parse(text)
 	if err := issues.Err(); err != nil {
 		return nil, newError(text, issues, scope)
+	}
+	if budget.take(compileCost(parsed.NativeRep())) != nil {
+		return nil, tooDear(text)
 	}
 	if err := newSearch(parsed.NativeRep(), scope).err; err != nil {
 		err.Source = text
@@ -101,6 +114,43 @@ func Compile(text string, result Result, scope Scope) (*Expression, error) {
 		return nil, err
 	}
 	return compile(text, checked.NativeRep(), result, scope)
+}
+
+func tooDear(text string) *Error {
+	return &Error{1, 1, "is too costly to compile, with those before it: make them shorter, " +
+		"with fewer loops, lists or maps in each other, and fewer repetitions in patterns", text}
+}
+
+const (
+	// compileNode is what a part of an expression costs to compile, beside a square of the loops, lists and maps around it: its type is
+	// made of theirs. patternState is what a state of a pattern costs.
+	compileNode, patternState = 4, 4
+)
+
+// compileCost of a parsed expression, in units of a microsecond and 2 KiB at most. A byte of its text costs one, too.
+func compileCost(tree *ast.AST) (cost uint64) {
+	walk(tree, func(e ast.NavigableExpr) {
+		within := uint64(0)
+		for above := parentOf(e); above != nil; above = parentOf(above) {
+			switch above.Kind() {
+			case ast.ComprehensionKind, ast.ListKind, ast.MapKind:
+				within++
+			default:
+			}
+		}
+		cost += compileNode + within*within/4
+		if e.Kind() != ast.CallKind || !slices.Contains([]string{"matches", "find", "findAll"}, e.AsCall().FunctionName()) {
+			return
+		}
+		for _, arg := range e.AsCall().Args() {
+			if text, isText := arg.AsLiteral().(types.String); arg.Kind() == ast.LiteralKind && isText {
+				if pattern, err := syntax.Parse(string(text), syntax.Perl); err == nil {
+					cost += patternState * states(pattern)
+				}
+			}
+		}
+	})
+	return cost
 }
 
 // check the types of an expression. The validator of literals panics at an optional value of type dyn.
@@ -117,6 +167,11 @@ func check(in *cel.Env, parsed *cel.Ast, text string, scope Scope) (checked *cel
 	return checked, nil
 }
 
+var compilations atomic.Uint64
+
+// Compilations are how many expressions and parts of them this process has compiled.
+func Compilations() uint64 { return compilations.Load() }
+
 // compile an expression whose types are checked.
 func compile(text string, checked *ast.AST, result Result, scope Scope) (*Expression, error) {
 	if t := checked.GetType(checked.Expr().ID()); !result.is(t) {
@@ -127,6 +182,7 @@ func compile(text string, checked *ast.AST, result Result, scope Scope) (*Expres
 	if len(s.found) == 1 && s.found[0].isPlain {
 		e.plain = &s.found[0].field
 	}
+	compilations.Add(1)
 	program, err := newProgram(checked)
 	if err != nil {
 		return nil, &Error{1, 1, truncate.String(err.Error(), v1beta1.MaxMessageBytes), text}

@@ -1,10 +1,9 @@
 package expression
 
 import (
-	"cmp"
 	"fmt"
 	"regexp/syntax"
-	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -80,8 +79,8 @@ func (p *program) price(tree *ast.AST) (ranges, steps map[int64]bool, err error)
 			fold := e.AsComprehension()
 			ranges[fold.IterRange().ID()], steps[fold.LoopStep().ID()] = true, true
 		case ast.CallKind:
-			if reference := tree.ReferenceMap()[e.ID()]; reference != nil && err == nil {
-				err = knowPrices(e.AsCall().FunctionName(), reference.OverloadIDs)
+			if _, isPriced := prices()[e.AsCall().FunctionName()]; !isPriced {
+				err = fmt.Errorf("%s must not be used here: what it costs is not known", e.AsCall().FunctionName())
 			}
 		default: // It costs no more than its parts.
 		}
@@ -191,7 +190,7 @@ func (p *program) meter(ranges, steps map[int64]bool) interpreter.InterpretableD
 		id := i.ID()
 		var err error
 		if call, ok := i.(interpreter.InterpretableCall); ok {
-			if of := prices()[cmp.Or(call.OverloadID(), call.Function())]; of.measure != nil {
+			if of := prices()[call.Function()]; of.measure != nil {
 				i, err = newCall(call, of)
 			}
 		}
@@ -330,17 +329,28 @@ func newMatch(r *interpreter.RegexOptimization, call interpreter.InterpretableCa
 	if err != nil {
 		return nil, err
 	}
-	states, err := syntax.Compile(parsed.Simplify())
-	if err != nil {
-		return nil, err
-	}
 	args := call.Args()
-	perByte := uint64(len(states.Inst)) / statesPerUnit
+	perByte := states(parsed) / statesPerUnit
 	if r == library.FindAllRegexOptimization {
 		perByte += matchCost
 	}
 	args[0] = newString(args[0], perByte)
 	return r.Factory(withArgs{call, args}, pattern)
+}
+
+// states of a pattern, at most. They are counted before they are made.
+func states(of *syntax.Regexp) uint64 {
+	n := uint64(1 + len(of.Rune)/rangesPerState)
+	if of.Op == syntax.OpLiteral {
+		n = uint64(len(of.Rune))
+	}
+	for _, part := range of.Sub {
+		n += states(part)
+	}
+	if of.Op == syntax.OpRepeat {
+		n *= uint64(max(of.Min+1, of.Max)) //nolint:gosec // They are at most 1,000.
+	}
+	return n
 }
 
 type withArgs struct {
@@ -372,6 +382,8 @@ const (
 	bytesPerUnit = 10
 	// statesPerUnit is how many states of a pattern one byte may visit in a unit.
 	statesPerUnit = 8
+	// rangesPerState are how many limits of ranges of a class take as long as another state.
+	rangesPerState = 64
 	// matchCost is that of one match among all of a pattern.
 	matchCost = 5
 	// nodeCost is that of each part of an expression, and mapCost of a map and each entry that an expression makes.
@@ -380,123 +392,69 @@ const (
 	mapOrderCost = 8
 )
 
-// price of an overload. Its measure says how much a call goes through, and is nil for one that takes the same time whatever its values are:
-// nodeCost pays for that.
+// price of the overloads of a function. Its measure says how much a call goes through, and is nil for one that takes the same time whatever
+// its values are: nodeCost pays for that.
 type price struct {
 	// each call costs at least so much, and so many times what it goes through.
 	each, times uint64
 	measure     func(args []ref.Val, limit uint64) uint64
 }
 
-// priced has the price of every overload that an expression may call: TestPrices measures each. One without does not compile.
+// priced has every function that an expression may call, and how many overloads it had when TestPrices measured them: with another one, it
+// has no price, and an expression that calls it does not compile.
 var priced = []struct {
 	price
 
-	overloads string
+	functions string
 }{
-	{price{}, `logical_not logical_and logical_or conditional not_strictly_false __not_strictly_false__ negate_double negate_int64
-		modulo_int64 modulo_uint64 multiply_double multiply_int64 multiply_uint64 divide_double divide_int64 divide_uint64
-		subtract_double subtract_duration_duration subtract_int64 subtract_timestamp_duration subtract_timestamp_timestamp
-		subtract_uint64 select_optional_field list_optindex_optional_int optional_list_optindex_optional_int
-		map_optindex_optional_value optional_map_optindex_optional_value index_list index_map optional_list_index_int
-		optional_map_index_value to_dyn type double_to_double int64_to_double uint64_to_double uint64_to_uint64 double_to_uint64
-		int64_to_uint64 bytes_size size_bytes list_size size_list map_size size_map optional_none format.byte format.date
-		format.datetime format.dns1035Label format.dns1035LabelPrefix format.dns1123Label format.dns1123LabelPrefix
-		format.dns1123Subdomain format.dns1123SubdomainPrefix format.labelValue format.qualifiedName format.uri format.uuid`},
-	{price{0, 1, added}, `add_bytes add_double add_duration_duration add_duration_timestamp add_timestamp_duration add_int64 add_list
-		add_string add_uint64`},
-	{price{0, 1, searched}, "in_list in_map"},
-	{price{0, 1, compared}, "equals not_equals"},
-	{price{0, 1, total}, `bool_to_bool string_to_bool bytes_to_bytes string_to_bytes string_char_at_int contains_string
-		starts_with_string ends_with_string matches matches_string string_find_string string_find_all_string
-		string_find_all_string_int string_substring_int string_substring_int_int string_trim list_first list_last
-		optional_hasValue optional_value optional_or_optional optional_orValue_value optional_of optional_ofNonZeroValue
-		optional_unwrap optional_unwrapOpt size_string string_size format-named ip_family ip_is_global_unicast
-		ip_is_link_local_multicast ip_is_link_local_unicast ip_is_loopback ip_is_unspecified cidr_masked cidr_prefix_length
-		quantity_add quantity_add_int quantity_sub quantity_sub_int quantity_compare_to quantity_is_greater_than quantity_is_less_than
-		quantity_get_float quantity_get_int quantity_is_integer quantity_sign url_get_escaped_path url_get_host url_get_hostname
-		url_get_port url_get_query url_get_scheme authorizer_fieldselector authorizer_group authorizer_labelselector authorizer_path
-		authorizer_serviceaccount decision_allowed decision_error decision_errored decision_reason groupcheck_resource pathcheck_check
-		resourcecheck_check resourcecheck_name resourcecheck_namespace resourcecheck_subresource`},
+	{price{}, `!_/1 -_/2 @not_strictly_false/1 _%_/2 _&&_/1 _*_/3 _-_/6 _/_/3 _?._/1 _?_:_/1 _[?_]/4 _[_]/4
+		__not_strictly_false__/1 _||_/1 dyn/1 format.byte/1 format.date/1 format.datetime/1 format.dns1035Label/1
+		format.dns1035LabelPrefix/1 format.dns1123Label/1 format.dns1123LabelPrefix/1 format.dns1123Subdomain/1
+		format.dns1123SubdomainPrefix/1 format.labelValue/1 format.qualifiedName/1 format.uri/1 format.uuid/1 optional.none/1 type/1`},
+	{price{0, 1, added}, "_+_/9"},
+	{price{0, 1, searched}, "@in/2 _in_/2 in/2"},
+	{price{0, 1, compared}, "_==_/1 _!=_/1"},
+	{price{0, 1, texts}, "size/8"},
+	{price{0, 1, total}, `_<=_/14 _<_/14 _>=_/14 _>_/14 add/2 allowed/1 asApproximateFloat/1 asInteger/1 bool/2 bytes/2 charAt/1
+		check/2 compareTo/1 contains/1 endsWith/1 error/1 errored/1 family/1 fieldSelector/1 find/1 findAll/2 first/1 format.named/1
+		getEscapedPath/1 getHost/1 getHostname/1 getPort/1 getQuery/1 getScheme/1 group/1 hasValue/1 isGlobalUnicast/1 isGreaterThan/1
+		isInteger/1 isLessThan/1 isLinkLocalMulticast/1 isLinkLocalUnicast/1 isLoopback/1 isUnspecified/1 labelSelector/1 last/1
+		masked/1 matches/2 name/1 namespace/1 optional.of/1 optional.ofNonZeroValue/1 optional.unwrap/1 or/1 orValue/1 path/1
+		prefixLength/1 reason/1 resource/1 serviceAccount/1 sign/1 startsWith/1 sub/2 subresource/1 substring/2 trim/1 unwrapOpt/1
+		value/1`},
 	// They make strings, or lists of them, or go through each byte.
-	{price{1, 10, total}, `string_format string_split_string string_split_string_int string_to_string bool_to_string bytes_to_string
-		double_to_string duration_to_string int64_to_string timestamp_to_string uint64_to_string ip_to_string cidr_to_string`},
-	{price{1, 3, total}, "string_lower_ascii string_upper_ascii strings_quote ip_is_canonical is_cidr is_ip"},
-	{price{1, 3, product}, "list_join list_join_string string_replace_string_string string_replace_string_string_int"},
-	{price{10, 10, total}, "format-validate"},
+	{price{1, 10, total}, "format/1 split/2 string/10"},
+	{price{1, 3, total}, "lowerAscii/1 upperAscii/1 strings.quote/1 ip.isCanonical/1 isCIDR/1 isIP/1"},
+	{price{1, 3, product}, "join/2 replace/2"},
 	// They parse.
-	{price{10, 10, total}, `string_to_cidr cidr_contains_cidr cidr_contains_cidr_string cidr_contains_ip_ip cidr_contains_ip_string
-		string_to_ip cidr_ip is_url_string string_to_url`},
-	{price{5, 10, total}, "duration_to_duration string_to_duration timestamp_to_timestamp int64_to_timestamp string_to_timestamp"},
-	{price{10, 1, total}, `int64_to_int64 double_to_int64 duration_to_int64 string_to_int64 timestamp_to_int64 uint64_to_int64
-		string_to_double string_to_uint64`},
-	{price{30, 1, total}, "string_to_quantity is_quantity_string"},
+	{price{10, 10, total}, "validate/1 cidr/1 containsCIDR/2 containsIP/2 ip/2 isURL/1 url/1"},
+	{price{5, 10, total}, "duration/2 timestamp/3"},
+	{price{10, 1, total}, "int/6 double/4 uint/4"},
+	{price{30, 1, total}, "quantity/1 isQuantity/1"},
 	// They look at each element as a value of CEL.
-	{price{1, 2, product}, `list_sets_contains_list list_sets_intersects_list list_a_index_of_int string_index_of_string
-		string_index_of_string_int list_a_last_index_of_int string_last_index_of_string string_last_index_of_string_int`},
-	{price{1, 4, product}, "list_sets_equivalent_list"},
-	{price{1, 3, total}, `list_bool_is_sorted_bool list_bytes_is_sorted_bool list_double_is_sorted_bool list_duration_is_sorted_bool
-		list_int_is_sorted_bool list_string_is_sorted_bool list_timestamp_is_sorted_bool list_uint_is_sorted_bool
-		list_double_sum_double list_duration_sum_duration list_int_sum_int list_uint_sum_uint`},
-	{price{1, 2, total}, `list_bool_max_bool list_bytes_max_bytes list_double_max_double list_duration_max_duration list_int_max_int
-		list_string_max_string list_timestamp_max_timestamp list_uint_max_uint list_bool_min_bool list_bytes_min_bytes
-		list_double_min_double list_duration_min_duration list_int_min_int list_string_min_string list_timestamp_min_timestamp
-		list_uint_min_uint`},
-	{price{0, 1, zoned}, `timestamp_to_day_of_month timestamp_to_day_of_month_with_tz timestamp_to_day_of_month_1_based
-		timestamp_to_day_of_month_1_based_with_tz timestamp_to_day_of_week timestamp_to_day_of_week_with_tz timestamp_to_day_of_year
-		timestamp_to_day_of_year_with_tz timestamp_to_hours timestamp_to_hours_with_tz duration_to_hours timestamp_to_milliseconds
-		timestamp_to_milliseconds_with_tz duration_to_milliseconds timestamp_to_minutes timestamp_to_minutes_with_tz
-		duration_to_minutes timestamp_to_month timestamp_to_month_with_tz timestamp_to_seconds timestamp_to_seconds_tz
-		duration_to_seconds timestamp_to_year timestamp_to_year_with_tz`},
+	{price{1, 2, product}, "indexOf/3 lastIndexOf/3 sets.contains/1 sets.intersects/1"},
+	{price{1, 4, product}, "sets.equivalent/1"},
+	{price{1, 3, total}, "isSorted/8 sum/4"},
+	{price{1, 2, total}, "max/8 min/8"},
+	{price{0, 1, zoned}, `getDate/2 getDayOfMonth/2 getDayOfWeek/2 getDayOfYear/2 getFullYear/2 getHours/3 getMilliseconds/3
+		getMinutes/3 getMonth/2 getSeconds/3`},
 }
 
-// ordered are the operands of overloads of < and the like.
-const ordered = `bool bytes double double_int64 double_uint64 duration int64 int64_double int64_uint64 string timestamp uint64 uint64_double
-	uint64_int64`
+var prices = sync.OnceValue(func() map[string]price { return pricesOf(env().Functions()) })
 
-// prices by overload, and by function what one of its overloads costs that are not known before the call.
-var prices = sync.OnceValue(func() map[string]price {
+// pricesOf the functions that have as many overloads as were measured.
+func pricesOf(functions map[string]*decls.FunctionDecl) map[string]price {
 	all := map[string]price{}
 	for _, p := range priced {
-		for id := range strings.FieldsSeq(p.overloads) {
-			all[id] = p.price
-		}
-	}
-	for _, operator := range []string{"less_", "less_equals_", "greater_", "greater_equals_"} {
-		for operands := range strings.FieldsSeq(ordered) {
-			all[operator+operands] = price{0, 1, total}
-		}
-	}
-	addFunctions(all, env().Functions())
-	return all
-})
-
-// addFunctions that have a price for each of their overloads.
-func addFunctions(prices map[string]price, of map[string]*decls.FunctionDecl) {
-	for name, f := range of {
-		highest, isPriced := price{}, true
-		for _, o := range f.OverloadDecls() {
-			p, ok := prices[o.ID()]
-			isPriced = isPriced && ok
-			highest.each, highest.times = max(highest.each, p.each), max(highest.times, p.times)
-			if p.measure != nil {
-				highest.measure = p.measure
+		for function := range strings.FieldsSeq(p.functions) {
+			at := strings.LastIndexByte(function, '/')
+			name, overloads := function[:at], function[at+1:]
+			if f, ok := functions[name]; ok && strconv.Itoa(len(f.OverloadDecls())) == overloads {
+				all[name] = p.price
 			}
 		}
-		if isPriced {
-			prices[name] = highest
-		}
 	}
-}
-
-// knowPrices is an error where a call may be of an overload without a price.
-func knowPrices(function string, overloads []string) error {
-	for _, id := range slices.Concat(overloads, []string{function}) {
-		if _, ok := prices()[id]; !ok {
-			return fmt.Errorf("%s must not be used here: what it costs is not known", function)
-		}
-	}
-	return nil
+	return all
 }
 
 const (
@@ -527,6 +485,14 @@ func searched(args []ref.Val, limit uint64) uint64 {
 		return 1
 	}
 	return units(args[1], limit)
+}
+
+// texts are gone through, and no lists.
+func texts(args []ref.Val, limit uint64) uint64 {
+	if args[0].Type().HasTrait(traits.IteratorType) {
+		return 1
+	}
+	return units(args[0], limit)
 }
 
 func compared(args []ref.Val, limit uint64) uint64 {

@@ -3,9 +3,15 @@ package rules
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
+	"reflect"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"weak"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
@@ -28,6 +34,9 @@ type ForClaims struct {
 	LinkedFits []LinkedFit
 
 	looks
+
+	// shared is what it was copied from, and stays in use with it.
+	shared *ForClaims
 }
 
 // Relation says which object a claim names.
@@ -56,6 +65,37 @@ type looks struct {
 	usesRequest                           bool
 	Invalid                               []Invalid
 	compiled                              []compiledField
+	budget                                expression.Budget
+}
+
+func newLooks() looks { return looks{budget: expression.Budget{Left: v1beta1.MaxCompileCost}} }
+
+// shares are what specs compile to, by their hash and type, for as long as something uses it. A ClaimKind is compiled for itself, for each
+// class kind that serves it and for its conditions.
+var shares sync.Map
+
+type shareKey struct {
+	hash [sha256.Size]byte
+	of   reflect.Type
+}
+
+// share what a spec compiles to, and is never changed.
+func share[T any](spec any, compile func() *T) *T {
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return compile()
+	}
+	key := shareKey{sha256.Sum256(text), reflect.TypeFor[T]()}
+	if known, ok := shares.Load(key); ok {
+		if value := known.(weak.Pointer[T]).Value(); value != nil {
+			return value
+		}
+	}
+	value := compile()
+	pointer := weak.Make(value)
+	shares.Store(key, pointer)
+	runtime.AddCleanup(value, func(key shareKey) { shares.CompareAndDelete(key, pointer) }, key)
+	return value
 }
 
 // compiledField is an expression of a registration, with its field.
@@ -78,15 +118,18 @@ func InvalidOfClasses(k *v1beta1.ClassKind) []Invalid {
 	return NewForClasses(k).Invalid
 }
 
-// InvalidExpressions of the ClaimKind from which they were compiled.
-func (r *ForClaims) InvalidExpressions() []Invalid { return r.Invalid }
+// InvalidExpressions of the registration from which they were compiled.
+func (l *looks) InvalidExpressions() []Invalid { return l.Invalid }
 
 // UsesRequest reports whether expressions see who asks.
 func (r *ForClaims) UsesRequest() bool { return r.usesRequest }
 
 // NewForClaims compiles the expressions of a ClaimKind, and notes what those of the ClassKinds that name it look at in claims.
 func NewForClaims(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *ForClaims {
-	r := compile(k)
+	shared := share(&k.Spec, func() *ForClaims { return compile(k) })
+	r := &ForClaims{}
+	*r = *shared
+	r.shared = shared
 	classKinds = slices.Clone(classKinds)
 	slices.SortFunc(classKinds, func(a, b *v1beta1.ClassKind) int { return strings.Compare(a.Name, b.Name) }) // A cache has no order.
 	for _, ck := range classKinds {
@@ -102,7 +145,7 @@ func NewForClaims(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *ForCl
 }
 
 func compile(k *v1beta1.ClaimKind) *ForClaims {
-	r := &ForClaims{}
+	r := &ForClaims{looks: newLooks()}
 	s := &k.Spec
 	for i, related := range s.Classes.Related {
 		field := "spec.classes.related[" + related.Name + "]"
@@ -162,7 +205,11 @@ var ofClassAlone = expression.Scope{Variables: []string{expression.Class}}
 
 // NewForClasses compiles the expressions of a ClassKind.
 func NewForClasses(k *v1beta1.ClassKind) *ForClasses {
-	r := &ForClasses{}
+	return share(&k.Spec, func() *ForClasses { return compileForClasses(k) })
+}
+
+func compileForClasses(k *v1beta1.ClassKind) *ForClasses {
+	r := &ForClasses{looks: newLooks()}
 	for _, f := range k.Spec.Fits {
 		r.addFit(&r.Fits, "spec.fits", f, expression.Scope{Variables: []string{expression.Claim, expression.Class}})
 	}
@@ -215,7 +262,7 @@ func (l *looks) compile(field string, text v1beta1.Expression, result expression
 	if text == "" {
 		return nil
 	}
-	e, err := expression.Compile(string(text), result, scope)
+	e, err := expression.CompileWithin(string(text), result, scope, &l.budget)
 	if err != nil {
 		invalid := &expression.Error{Line: 1, Column: 1, Text: err.Error(), Source: string(text)}
 		_ = errors.As(err, &invalid)

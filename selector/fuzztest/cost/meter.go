@@ -148,12 +148,12 @@ func (m *Meter) Measure(t *testing.T, length int, work func(), input ...any) {
 	m.add(t, c, input)
 }
 
-// LeastCPU is the least that some work takes of three times, and of up to ten while that is more than enough.
+// LeastCPU is the least that some work takes. It is done once, and up to ten times while that is more than enough.
 func LeastCPU(enough time.Duration, work func()) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	least := time.Duration(math.MaxInt64)
-	for try := 0; try < 3 || least > enough && try < 10; try++ {
+	for try := 0; try < 10 && least > enough; try++ {
 		began := threadTime()
 		work()
 		least = min(least, threadTime()-began)
