@@ -382,10 +382,6 @@ type DefaultClass struct {
 // Resource returns the kind of the claims, PLURAL.GROUP.
 func (k *ClaimKind) Resource() string { return cmp.Or(k.Spec.Claims.Resource, k.Name) }
 
-// ReadVersion is the version of the claims for which the paths are written, for those who read the
-// status. Empty, it is the one that the API server prefers.
-func (k *ClaimKind) ReadVersion() string { return cmp.Or(k.Spec.Claims.Version, k.Status.Version) }
-
 // ClaimKindList is a list of ClaimKinds.
 //
 // +kubebuilder:object:root=true

@@ -13,6 +13,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,6 +30,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // requestTimeout is for each request: an API server that accepts it may never answer. No command watches, which takes longer.
@@ -157,17 +160,16 @@ func Registrations(ctx context.Context, api client.Reader) ([]v1beta1.ClaimKind,
 	return claimKinds.Items, classKinds.Items, nil
 }
 
-// LeftOut returns the condition for which the server leaves out the classes of a kind, nil if it offers them. Where a reference is
-// ambiguous, that depends on the claim kind, and its View knows.
-func LeftOut(k *v1beta1.ClassKind) *metav1.Condition {
-	ready := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionReady)
-	switch {
-	case ready == nil || ready.Status != metav1.ConditionFalse, k.Status.Served: // It stops claims rather than be left out.
-		return nil
-	case ready.Reason == v1beta1.ReasonAmbiguousReference, ready.Reason == v1beta1.ReasonStale:
-		return nil
+// Memory is what classbind served. A status may say something else: others may have the right to write it. It is empty where nothing was
+// served, and where the configuration that has it may not be read.
+func Memory(ctx context.Context, api client.Reader) (*registry.Memory, error) {
+	c := &metav1.PartialObjectMetadata{}
+	c.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"))
+	err := api.Get(ctx, client.ObjectKey{Name: v1beta1.ClassConfiguration}, c)
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || meta.IsNoMatchError(err) {
+		return registry.MemoryOf(c), nil
 	}
-	return ready
+	return nil, fmt.Errorf("cannot read what was served: %w", truncate.Error(err))
 }
 
 // Names returns the names of objects of a kind, of the first page of a list. They are for an error about a name, so

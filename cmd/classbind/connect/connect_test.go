@@ -12,9 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // TestNoAnswer has an API server that accepts requests, and never answers.
@@ -62,21 +59,5 @@ func TestWithoutACluster(t *testing.T) {
 			assert.Contains(t, err.Error(), "name a file with --kubeconfig or $KUBECONFIG", "We should say how to mend it.")
 			assert.Contains(t, err.Error(), ", or ask nobody", "We should say what else works.")
 		})
-	}
-}
-
-func TestLeftOut(t *testing.T) {
-	for reason, left := range map[string]bool{
-		v1beta1.ReasonNotPermitted: true, v1beta1.ReasonNotInstalled: true,
-		v1beta1.ReasonStale: false, v1beta1.ReasonAmbiguousReference: false,
-	} {
-		k := &v1beta1.ClassKind{}
-		assert.Nil(t, LeftOut(k), "We should leave out nothing that no leader looked at.")
-		k.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason}}
-		assert.Equal(t, left, LeftOut(k) != nil, "We should leave out what the server does, for %s.", reason)
-		k.Status.Served = true
-		assert.Nil(t, LeftOut(k), "We should leave out nothing that was served: it stops claims.")
-		k.Status.Served, k.Status.Conditions[0].Status = false, metav1.ConditionTrue
-		assert.Nil(t, LeftOut(k), "We should leave out nothing that is ready, for %s.", reason)
 	}
 }

@@ -4,17 +4,27 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 )
 
@@ -213,7 +223,13 @@ func TestExplainCluster(t *testing.T) {
 	}
 	pinned := func(version string) object {
 		return object{
-			claimKindsPath: claimKinds("", object{"version": version}), claimsPath + "/stored": storedClaim("v1", "lost"),
+			claimsPath + "/stored":                  storedClaim("v1", "lost"),
+			"/apis/admissionregistration.k8s.io":    group("admissionregistration.k8s.io", "v1"),
+			"/apis/admissionregistration.k8s.io/v1": resources("admissionregistration.k8s.io/v1", served("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", false, "get")),
+			"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/" + v1beta1.ClassConfiguration: object{
+				"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object{"name": v1beta1.ClassConfiguration,
+					"annotations": object{v1beta1.MemoryAnnotation: fmt.Sprintf(`{"versions": {"databases.example.org": %q}}`, version)}},
+			},
 			"/apis/example.org/v1beta1":                                   resources("example.org/v1beta1", served("databases", "Database", true, "create")),
 			"/apis/example.org/v1beta1/namespaces/team/databases/stored":  storedClaim("v1beta1", "silver"),
 			"/apis/example.org/v1alpha1/namespaces/team/databases/stored": http.StatusNotFound,
@@ -237,11 +253,11 @@ func TestExplainCluster(t *testing.T) {
 		"AsItIs": {reason: "We should read weights from the annotation and from the field.", want: []string{"Database team/mine: bound to ", "SlowClass/c   3        75%\n", "FastClass/a   1        25%\n", "FastClass/b   tier=gold   tier=silver"}},
 		"Pages":  {reason: "We should read all pages of a long list.", answers: object{fastPath: firstPage, fastPath + "?next": metadataList(class("FastClass", "z", "gold"))}, want: []string{"one of 3 classes", "FastClass/z   1        20%"}},
 		"NotPermittedToClassbind": {
-			reason:  "We should leave out what classbind leaves out, and say so.",
+			reason:  "We should offer the classes that we read, and say what the status says.",
 			answers: object{classKindsPath: classKinds(condition("False", "NotPermitted"))},
-			want:    []string{fastAlone, "Note:    the classes of slowclasses.example.org are left out, as classbind does (NotPermitted): as it is"},
+			want:    []string{"one of 2 classes", "Note:    classbind may know other classes of slowclasses.example.org than these, by the status (NotPermitted): as it is"},
 		},
-		"Stale":        {reason: "We should read stale classes, and say that classbind may know older ones.", answers: object{classKindsPath: classKinds(condition("False", "Stale"))}, want: []string{"one of 2 classes", "Note:    classbind may know older classes of slowclasses.example.org than these (Stale): as it is"}},
+		"Stale":        {reason: "We should read stale classes, and say that classbind may know other ones.", answers: object{classKindsPath: classKinds(condition("False", "Stale"))}, want: []string{"one of 2 classes", "Note:    classbind may know other classes of slowclasses.example.org than these, by the status (Stale): as it is"}},
 		"NotInstalled": {reason: "We should leave out a kind that is not installed, and say so.", answers: object{resourcesPath: serving(fast)}, want: []string{fastAlone, "the classes of slowclasses.example.org are left out, as classbind does: the API server serves no such resource"}},
 		"Full": {
 			reason: "We should count what the claims of the cluster use.", base: holdsFive, answers: using(1, 3), claim: sized,
@@ -300,8 +316,9 @@ func TestExplainCluster(t *testing.T) {
 		"WithKindAgain": {
 			reason:  "We should know what the cluster says of a class kind that the files have, too.",
 			answers: object{classKindsPath: classKinds(condition("False", "NotPermitted"))},
-			with:    strings.ReplaceAll(classKind, "fastclasses", "slowclasses"),
-			want:    []string{fastAlone, "the classes of slowclasses.example.org are left out, as classbind does (NotPermitted): as it is"},
+			claim:   strings.ReplaceAll(goldClaim, "gold", "none"), status: exit.Unmatched,
+			with: strings.ReplaceAll(classKind, "fastclasses", "slowclasses"),
+			want: []string{"classbind may know other classes of slowclasses.example.org than these, by the status (NotPermitted): as it is"},
 		},
 		"WithWrongPath": {
 			reason: "We should compare the paths of the files with the schema of the cluster.",
@@ -370,6 +387,109 @@ func TestExplainCluster(t *testing.T) {
 			}
 		})
 	}
+}
+
+// statuses have each field of a status in turn as somebody may forge it, and each condition.
+func statuses[T any](t *testing.T) map[string]object {
+	all := map[string]object{}
+	of := reflect.TypeFor[T]()
+	for i := range of.NumField() {
+		v, f := reflect.New(of).Elem(), of.Field(i)
+		switch forged := v.Field(i); f.Type.Kind() {
+		case reflect.Bool:
+			forged.SetBool(true)
+		case reflect.Int32:
+			forged.SetInt(7)
+		case reflect.String:
+			forged.SetString("v1beta1")
+		case reflect.Pointer:
+			forged.Set(reflect.New(f.Type.Elem()))
+		case reflect.Slice:
+			forged.Set(reflect.MakeSlice(f.Type, 1, 1))
+			if f.Type.Elem().Kind() == reflect.String {
+				forged.Index(0).SetString(".spec.forged")
+			}
+		default:
+			t.Fatalf("We should forge %s, too.", f.Name)
+		}
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(v.Addr().Interface())
+		require.NoError(t, err)
+		all[f.Name] = content
+	}
+	names, err := parser.ParseFile(token.NewFileSet(), "../../../api/v1beta1/names.go", nil, 0)
+	require.NoError(t, err)
+	ast.Inspect(names, func(n ast.Node) bool {
+		spec, is := n.(*ast.ValueSpec)
+		if !is || !strings.HasPrefix(spec.Names[0].Name, "Condition") {
+			return true
+		}
+		name, _ := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		for _, status := range []string{"True", "False", "Unknown"} {
+			forged := condition(status, v1beta1.ReasonNotPermitted)
+			forged["conditions"].([]object)[0]["type"] = name
+			all[name+status] = forged
+		}
+		return true
+	})
+	require.Greater(t, len(all), 40)
+	return all
+}
+
+// TestNoStatusIsBelieved forges each field of the status of both kinds.
+func TestNoStatusIsBelieved(t *testing.T) {
+	claim := strings.ReplaceAll(goldClaim, `"classSelector": {"matchLabels": {"tier": "gold"}}`, `"classSelector": {}`)
+	ofClaims, ofClasses, answers := statuses[v1beta1.ClaimKindStatus](t), statuses[v1beta1.ClassKindStatus](t), map[string]any{}
+	serve(t, newAPIServer(func(a map[string]any) { answers = a }), map[string]string{"claim.yaml": claim})
+	config, err := clientcmd.BuildConfigFromFlags("", "config")
+	require.NoError(t, err)
+	decided := func() (all []string) {
+		for _, args := range [][]string{{"-f", "claim.yaml"}, {"classes", "Database"}} {
+			command := NewCommand()
+			if args[0] == "classes" {
+				command, args = NewClassesCommand(), args[1:]
+			}
+			out := &strings.Builder{}
+			command.SetOut(out)
+			command.SetErr(io.Discard)
+			command.SetArgs(append(args, "--kubeconfig", "config", "-o", "json"))
+			_ = command.ExecuteContext(t.Context())
+			report := struct{ Items []map[string]any }{}
+			require.NoError(t, json.Unmarshal([]byte(out.String()), &report), out)
+			for _, item := range report.Items {
+				delete(item, "notes")
+				all = append(all, fmt.Sprint(item))
+			}
+		}
+		bound, err := Kinds(t.Context(), config, "classbind-system", "Database") // As bind does.
+		require.NoError(t, err)
+		w, err := NewWorld(t.Context(), config, nil, "classbind-system", "", Change{}) // As simulate does.
+		require.NoError(t, err)
+		simulated, err := w.Kind(t.Context(), "databases.example.org")
+		require.NoError(t, err)
+		for _, k := range append(bound, simulated) {
+			r, err := k.Read(t.Context(), []byte(strings.Replace(claim, `"name": "mine"`, `"namespace": "team", "name": "mine"`, 1)))
+			require.NoError(t, err)
+			to, why, err := r.Decide(t.Context(), 1)
+			all = append(all, fmt.Sprint(k.Resource, len(k.Classes), to, why, err))
+		}
+		return all
+	}
+	want := decided()
+	require.Len(t, want, 4)
+	claimKinds, classKinds := answers[claimKindsPath].(object)["items"].([]any), answers[classKindsPath].(object)["items"].([]any)
+	forge := func(what string, all []any, statuses map[string]object) {
+		for name, status := range statuses {
+			for _, registration := range all {
+				registration.(object)["status"] = status
+			}
+			assert.Equal(t, want, decided(), "We should not believe %s of a %s.", name, what)
+		}
+		for _, registration := range all {
+			delete(registration.(object), "status")
+		}
+	}
+	forge("ClaimKind", claimKinds, ofClaims)
+	forge("ClassKind", classKinds, ofClasses)
 }
 
 func TestExplainAsksOnce(t *testing.T) {

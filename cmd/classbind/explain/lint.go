@@ -231,7 +231,7 @@ func (l *linter) resolved(ctx context.Context, d *document, name, version string
 
 func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 	d := l.registration("ClaimKind", k.Name)
-	found, ok := l.resolved(ctx, d, k.Resource(), k.ReadVersion())
+	found, ok := l.resolved(ctx, d, k.Resource(), k.Spec.Claims.Version)
 	for _, link := range k.Spec.Classes.Kinds {
 		l.registered(d, "spec.classes.kinds", "ClassKind", link.Name)
 	}

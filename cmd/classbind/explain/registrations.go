@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/cmd/classbind/connect"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
@@ -79,7 +78,7 @@ type Kind struct {
 // newWorld has nothing yet. own is the namespace of classbind.
 func newWorld(own string) *World {
 	return &World{
-		source: source{objectNamespace: metav1.NamespaceDefault, crds: map[string]CRD{}, read: map[objectName]map[string]any{}},
+		source: source{memory: &registry.Memory{}, objectNamespace: metav1.NamespaceDefault, crds: map[string]CRD{}, read: map[objectName]map[string]any{}},
 		own:    own, resources: map[string]resource{}, kinds: map[string]*Kind{}, offers: map[string]*offer{}, counted: selector.Snapshot{},
 		inCluster: selector.Snapshot{}, uncounted: map[string]error{},
 		schemas: map[schema.GroupVersionKind]func() (*objectSchema, error){},
@@ -90,7 +89,7 @@ func newWorld(own string) *World {
 func (w *World) resourceOf(ctx context.Context, k *v1beta1.ClaimKind) resource {
 	found, ok := w.resources[k.Name]
 	if !ok {
-		found, found.unread = w.resolve(ctx, k.Resource(), k.ReadVersion(), "create")
+		found, found.unread = w.resolve(ctx, k.Resource(), w.memory.VersionOf(k), "create")
 		w.resources[k.Name] = found
 	}
 	return found
@@ -135,7 +134,7 @@ func (w *World) schemaSource(ctx context.Context) openapi.Source {
 		return nil
 	}
 	return openapi.Source{
-		Of: of, OfClaims: func(k *v1beta1.ClaimKind) *openapi.Schema { return of(k.Resource(), k.ReadVersion()) },
+		Of: of, OfClaims: func(k *v1beta1.ClaimKind) *openapi.Schema { return of(k.Resource(), w.memory.VersionOf(k)) },
 	}
 }
 
@@ -269,13 +268,9 @@ func (k *Kind) offered(ctx context.Context, ck *v1beta1.ClassKind) (*inventory.C
 }
 
 func (k *Kind) list(ctx context.Context, ck *v1beta1.ClassKind) (*inventory.Classes, error) {
-	if ready := connect.LeftOut(ck); ready != nil {
-		k.note("the classes of %s are left out, as classbind does (%s): %s", ck.Name, ready.Reason, ready.Message)
-		return nil, nil
-	}
 	ready := meta.FindStatusCondition(ck.Status.Conditions, v1beta1.ConditionReady)
-	if ready != nil && ready.Reason == v1beta1.ReasonStale {
-		k.note("classbind may know older classes of %s than these (%s): %s", ck.Name, ready.Reason, ready.Message)
+	if ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason != v1beta1.ReasonAmbiguousReference { // The View knows that.
+		k.note("classbind may know other classes of %s than these, by the status (%s): %s", ck.Name, ready.Reason, ready.Message)
 	}
 	kind, found, err := k.classKind(ctx, ck)
 	if kind == nil || err != nil {

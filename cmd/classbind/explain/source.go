@@ -25,6 +25,7 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -35,6 +36,7 @@ type source struct {
 	cluster    *connect.Cluster
 	authorizer *authorizer
 	stream     latebinding.Client
+	memory     *registry.Memory // memory of what was served
 	// objectNamespace is that of objects that name none, and claimNamespace that of claims.
 	objectNamespace, claimNamespace string
 
@@ -80,6 +82,9 @@ func (s *source) connect(ctx context.Context, config *rest.Config) (err error) {
 		return err
 	}
 	if s.stream, err = latebinding.NewClient(config); err != nil {
+		return err
+	}
+	if s.memory, err = connect.Memory(ctx, s.cluster.API); err != nil {
 		return err
 	}
 	claimKinds, classKinds, err := connect.Registrations(ctx, s.cluster.API)

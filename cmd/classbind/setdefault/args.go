@@ -40,8 +40,6 @@ type registry struct {
 type classKind struct {
 	*inventory.ClassKind
 	found lookup.Resource
-	// leftOut says that classbind offers none of its classes.
-	leftOut bool
 	// lookupErr is why its resource was not found, and so its classes are not known.
 	lookupErr error
 }

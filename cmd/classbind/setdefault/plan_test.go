@@ -28,14 +28,12 @@ func TestNewPlan(t *testing.T) {
 		free = fakeKind("Free", "frees.test", false, "claims.test", "unregistered.test")
 		only = fakeKind("Only", "onlies.test", false, "unregistered.test")
 
-		first   = fakeKind("First", "firsts.test", false, "exclusive.test")
-		last    = fakeKind("Last", "lasts.test", false, "claims.test", "exclusive.test")
-		gone    = fakeKind("Gone", "a.test", false, "exclusive.test")
-		refused = fakeKind("Refused", "b.test", false, "exclusive.test")
+		first = fakeKind("First", "firsts.test", false, "exclusive.test")
+		last  = fakeKind("Last", "lasts.test", false, "claims.test", "exclusive.test")
+		gone  = fakeKind("Gone", "a.test", false, "exclusive.test")
 	)
-	// The names of others come before those of first and last, but classbind knows the classes of neither.
+	// The names of others come before those of first and last, but classbind knows no classes of it.
 	gone.lookupErr = lookup.ErrNotInstalled
-	refused.leftOut = true
 	class := func(k *classKind, name string, marked bool) *storedClass {
 		u := &unstructured.Unstructured{Object: map[string]any{}}
 		u.SetName(name)
@@ -177,7 +175,7 @@ func TestNewPlan(t *testing.T) {
 				r.claimKinds[name] = selector.NewClaimKind(&v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.ClaimKindSpec{Classes: v1beta1.Classes{Namespaces: namespaces}}})
 			}
 			r.claimKinds["exclusive.test"] = selector.NewClaimKind(&v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "exclusive.test"}, Spec: v1beta1.ClaimKindSpec{Reference: v1beta1.Reference{Form: v1beta1.Name}}})
-			r.classKinds = []*classKind{gone, refused, last, first}
+			r.classKinds = []*classKind{gone, last, first}
 			if tc.named == nil {
 				tc.named = []string{"claims.test"}
 			}

@@ -75,7 +75,7 @@ func (c *cluster) registry(ctx context.Context) (*registry, error) {
 		found, lookupErr := c.resources.Resolve(ctx, k.Name, "", "list")
 		r.classKinds = append(r.classKinds, &classKind{
 			ClassKind: inventory.NewClassKind(k, found.GroupVersionKind, found.Namespaced, rules.Served(k, claimKinds)...),
-			found:     found, lookupErr: lookupErr, leftOut: connect.LeftOut(k) != nil,
+			found:     found, lookupErr: lookupErr,
 		})
 	}
 	return r, nil

@@ -83,8 +83,9 @@ func (i *installation) read(ctx context.Context) (err error) {
 			"--classbind-namespace %[1]s", namespace, i.own)
 	}
 	i.served, i.classes, i.classesErr = map[string]served{}, map[string]*inventory.Classes{}, map[string]error{}
+	memory := registry.MemoryOf(&i.classEntries)
 	for _, k := range i.claimKinds {
-		found, err := i.reader.Resolve(ctx, k.Resource(), k.ReadVersion(), "create")
+		found, err := i.reader.Resolve(ctx, k.Resource(), memory.VersionOf(&k), "create")
 		i.served[k.Name] = served{found, err}
 	}
 	for _, k := range i.classKinds {
