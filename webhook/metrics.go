@@ -32,7 +32,7 @@ var guardOutcomes = map[string]string{
 	"SeatUnknown": "seat_unknown",
 }
 
-// Metrics count what the two webhooks answer. They leave out dry runs, and requests that no API server sends. Authors of claims cannot make
+// Metrics count what becomes of claims and of classes. They leave out dry runs, and requests that no API server sends. Authors of claims cannot make
 // up values of labels: all kinds that nobody registered are the kind "".
 //
 // They count after the answer has been sent, and their durations are of what came before it. So a claim may be stored a moment before it is
@@ -58,7 +58,7 @@ func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 			Name: "classbind_decisions_total",
 			Help: "Claims that were decided on, by claim kind, strategy and outcome: " +
 				"bound, unmatched_admitted, unmatched_waiting (to be bound later), unmatched_denied, " +
-				"restored (an update that removed the reference), untouched, malformed or unavailable.",
+				"restored (an update that removed the reference), untouched, malformed, unavailable or throttled.",
 		}, []string{"claim_kind", "strategy", "outcome"}),
 		choosing: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "classbind_choosing_duration_seconds",

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,22 @@ const (
 	looked  = "live_read_duration_seconds"
 	guarded = "guard_decisions_total class_kind=%s outcome=%s"
 )
+
+func TestHelpNamesEachOutcome(t *testing.T) {
+	m := NewMetrics(nil)
+	for vec, of := range map[*prometheus.CounterVec][]string{
+		m.decisions: outcomes,
+		m.guarded:   append(slices.Collect(maps.Values(guardOutcomes)), "untouched", "unavailable"),
+		m.reads:     slices.Collect(maps.Values(readOutcomes)),
+	} {
+		described := make(chan *prometheus.Desc, 1)
+		vec.Describe(described)
+		help := (<-described).String()
+		for _, outcome := range of {
+			assert.Contains(t, help, outcome, "We should name each outcome in the help.")
+		}
+	}
+}
 
 func TestMetricsOfClaims(t *testing.T) {
 	deny := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.WhenUnmatched = v1beta1.Deny })

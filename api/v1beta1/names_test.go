@@ -35,7 +35,9 @@ func namesTable(t *testing.T) string {
 	add := func(sort string, d declared) {
 		before := sorts[sort]
 		if last := len(before) - 1; last >= 0 && d.shares { // One comment is about both.
-			before[last].name += "`, `" + d.value
+			if before[last].name != d.value {
+				before[last].name += "`, `" + d.value
+			}
 			return
 		}
 		sorts[sort] = append(before, namedThing{d.value, d.comment})

@@ -76,7 +76,7 @@ func leftOut(due []dueEntry, current Configurations) (out map[string]string, err
 		switch total := totals[e.in]; {
 		case size > own:
 			out[e.kind] = fmt.Sprintf("its entry in the webhook configuration would count as %d bytes, and %d are allowed: "+
-				"shorten the paths of the registration, or its namespaceSelector", size, own)
+				"shorten the paths of the registration, or the namespaceSelector of a ClaimKind", size, own)
 		case total+size > most:
 			out[e.kind] = fmt.Sprintf("the webhook configuration has no room for its entry, which counts as %d bytes, "+
 				"beside those that are there or come first by name, which count as %d of %d: "+
