@@ -2,11 +2,15 @@
 package certs
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"path/filepath"
 	"time"
 
@@ -15,6 +19,7 @@ import (
 	"github.com/cert-manager/cert-manager/pkg/util/pki"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -36,7 +41,7 @@ func NewSelfSigned(config *rest.Config, namespace string, duration, caDuration t
 	return SelfSigned{&dynamic.DynamicSource{
 		DNSNames: dnsNames,
 		Authority: Backdating{&authority.DynamicAuthority{
-			RESTConfig:      config,
+			RESTConfig:      backdatingCA(config),
 			SecretNamespace: namespace,
 			SecretName:      v1beta1.CASecret,
 			CommonName:      v1beta1.CASecret,
@@ -49,6 +54,47 @@ func NewSelfSigned(config *rest.Config, namespace string, duration, caDuration t
 // Backdating issues certificates that have been valid for clockSkew already, so that a replica that starts can be called at once, by API
 // servers with slow clocks, too. cert-manager's authority has no setting for it.
 type Backdating struct{ *authority.DynamicAuthority }
+
+// backdatingCA returns a config whose client backdates the CA, too, when it writes it: an API server whose clock is slow would take a new CA
+// for one that is not valid yet. cert-manager's authority has no setting for that either.
+func backdatingCA(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.ContentType = runtime.ContentTypeJSON
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return caWriter{next} })
+	return config
+}
+
+type caWriter struct{ next http.RoundTripper }
+
+// RoundTrip backdates the CA in a Secret that is created or updated.
+func (w caWriter) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodPost && r.Method != http.MethodPut || r.Body == nil {
+		return w.next.RoundTrip(r)
+	}
+	secret := &corev1.Secret{}
+	err := json.NewDecoder(r.Body).Decode(secret)
+	_ = r.Body.Close() // It is in memory.
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the Secret of a new CA: %w", err)
+	}
+	ca, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return nil, fmt.Errorf("cannot read a new CA: %w", err)
+	}
+	ca.Leaf.NotBefore = ca.Leaf.NotBefore.Add(-clockSkew)
+	signed, _, err := pki.SignCertificate(ca.Leaf, ca.Leaf, ca.Leaf.PublicKey, ca.PrivateKey)
+	if err != nil {
+		return nil, fmt.Errorf("cannot backdate a new CA: %w", err)
+	}
+	secret.Data[corev1.TLSCertKey], secret.Data[corev1.ServiceAccountRootCAKey] = signed, signed
+	body, err := json.Marshal(secret)
+	if err != nil {
+		return nil, fmt.Errorf("cannot write a new CA: %w", err)
+	}
+	r = r.Clone(r.Context())
+	r.Body, r.ContentLength, r.GetBody = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+	return w.next.RoundTrip(r)
+}
 
 // Sign a template with the CA in the Secret, as soon as the authority knows that.
 func (a Backdating) Sign(template *x509.Certificate) (*x509.Certificate, error) {
