@@ -24,8 +24,8 @@ const (
 	idleTimeout = 3 * time.Minute
 	// writeTimeout is longer than it takes to read a review and to answer it.
 	writeTimeout = 4 * deadline
-	// shutdownTimeout is how long the server waits for answers when it shuts down.
-	shutdownTimeout = time.Minute
+	// ShutdownTimeout is how long the server waits for answers when it shuts down: longer than any takes.
+	ShutdownTimeout = 2 * deadline
 )
 
 // ServerOptions of a Server.
@@ -81,7 +81,7 @@ func (s *Server) serve(ctx context.Context, tcp net.Listener) error {
 	ended := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() { //nolint:contextcheck // The context has ended then.
 		defer recovered.Here()
-		ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), ShutdownTimeout)
 		defer cancel()
 		ended <- server.Shutdown(ctx)
 	})

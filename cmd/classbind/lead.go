@@ -72,6 +72,7 @@ func (l *leadership) term(ctx context.Context) error {
 		LeaderElectionID:              v1beta1.LeaderLease,
 		LeaderElectionNamespace:       l.options.namespace,
 		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       new(stopTimeout / 2), // So that the Lease is released in time.
 		Cache:                         leaderCacheOptions(l.options.namespace, l.options.caSecret()),
 		NewCache:                      newCache,
 		Controller:                    config.Controller{SkipNameValidation: new(true)}, // The next term uses the same names.

@@ -74,6 +74,9 @@ webhook configurations, all from deploy/.`,
 	return c
 }
 
+// stopTimeout is how long a replica takes to stop, after --shutdown-delay-duration. Both together are less than the pod has: TestStopsInTime.
+const stopTimeout = 15 * time.Second
+
 func serve(ctx context.Context, o *options) error {
 	// Claims leave many times as much garbage as the heap holds: to collect it less
 	// often saves a tenth of the CPU under full load. GOMEMLIMIT bounds scarce memory.
@@ -167,8 +170,10 @@ func (s *server) addManager() (err error) {
 		Metrics:                o.metricsServer(s.gate.GetCertificate),
 		HealthProbeBindAddress: o.probeAddress,
 		PprofBindAddress:       o.pprofAddress,
-		Cache:                  cacheOptions(),
-		NewCache:               newCache,
+		// Watches of an API server that does not answer would take as long as their requests.
+		GracefulShutdownTimeout: new(stopTimeout),
+		Cache:                   cacheOptions(),
+		NewCache:                newCache,
 	})
 	if err != nil {
 		return stopped("cannot connect to the cluster", err)

@@ -5,6 +5,10 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,12 +16,17 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/webhook"
 )
 
 func TestDrainTakesItsTime(t *testing.T) {
@@ -45,6 +54,40 @@ func TestDrainTakesItsTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStopsInTime adds up what a replica may take to stop, and compares it with what its pod has.
+func TestStopsInTime(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "base", "deployment.yaml"))
+	require.NoError(t, err)
+	grace := regexp.MustCompile(`terminationGracePeriodSeconds: (\d+)`).FindSubmatch(text)
+	delay := regexp.MustCompile(`--shutdown-delay-duration=(\w+)`).FindSubmatch(text)
+	require.NotNil(t, grace)
+	require.NotNil(t, delay)
+	seconds, err := strconv.Atoi(string(grace[1]))
+	require.NoError(t, err)
+	drain, err := time.ParseDuration(string(delay[1]))
+	require.NoError(t, err)
+	const margin = 5 * time.Second // for the kubelet, and a busy node
+	assert.LessOrEqual(t, drain+stopTimeout+margin, time.Duration(seconds)*time.Second, "The kubelet should kill no replica that stops.")
+	assert.Less(t, webhook.ShutdownTimeout, stopTimeout, "We should have time to answer what is in hand.")
+	assert.GreaterOrEqual(t, webhook.ShutdownTimeout, v1beta1.WebhookTimeoutSeconds*time.Second, "We should answer all that an API server waits for.")
+
+	// An API server that never answers, and a runnable that waits for it whatever its context says.
+	mgr, err := ctrl.NewManager(&rest.Config{Host: "http://127.0.0.1:1"}, ctrl.Options{
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return meta.NewDefaultRESTMapper(nil), nil },
+		Metrics:        metricsserver.Options{BindAddress: "0"}, GracefulShutdownTimeout: new(time.Millisecond),
+	})
+	require.NoError(t, err)
+	released, started := make(chan struct{}), make(chan struct{})
+	defer close(released)
+	require.NoError(t, mgr.Add(manager.RunnableFunc(func(context.Context) error { close(started); <-released; return nil })))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	<-started
+	stop()
+	assert.ErrorContains(t, <-ended, "grace period", "The timeout should end what does not end.")
 }
 
 // TestDrainEndsConnections has no caller keep a connection to a replica that ends. TestDeployment sees that no request is lost.
