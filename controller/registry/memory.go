@@ -10,6 +10,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/api/v1beta1"
 )
@@ -37,7 +38,10 @@ func (r *Resources) memory(ctx context.Context) *Memory {
 	c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	if r.reader != nil {
 		// From the cache. Where there is none, nothing was served.
-		_ = r.reader.Get(ctx, client.ObjectKey{Name: v1beta1.ClassConfiguration}, c)
+		err := r.reader.Get(ctx, client.ObjectKey{Name: v1beta1.ClassConfiguration}, c)
+		if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
+			logf.FromContext(ctx).Error(err, "Cannot read what was served before, so all kinds are taken for new")
+		}
 	}
 	return MemoryOf(c)
 }
