@@ -9,8 +9,10 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/classbind/classbind/cmd/classbind/bind"
@@ -30,6 +32,9 @@ const (
 	pluginCompletion = "kubectl_complete-classbind"
 )
 
+// serveName is that of the only command that logs, and sets its own logger.
+const serveName = "serve"
+
 // newCommand returns the command for the program name that it was called by.
 func newCommand(program string, args ...string) *cobra.Command {
 	c := &cobra.Command{
@@ -41,6 +46,11 @@ a claim is created, classbind chooses a class of any registered kind, and writes
 the reference to it into the claim before the API server stores the claim.`,
 		SilenceErrors: true, // main prints them.
 		SilenceUsage:  true,
+		PersistentPreRun: func(c *cobra.Command, _ []string) { // Else, controller-runtime prints a trace after 30 seconds.
+			if c.Name() != serveName {
+				ctrl.SetLogger(logr.Discard()) // What fails is an error of the command, too.
+			}
+		},
 	}
 	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	c.AddCommand(

@@ -106,7 +106,14 @@ func TestStatus(t *testing.T) {
 			reason:    "We should say that a resource is not served, once.",
 			claimKind: []string{"Ready=False/NotInstalled: no such resource"},
 			change:    func(w *world) { delete(w.served, databases) },
-			want:      []string{"kinds: claimkind/databases.example.org: Ready is False (NotInstalled): no such resource"},
+			note:      "claimkind/databases.example.org: Ready is False (NotInstalled): no such resource",
+		},
+		"ClassCRDGone": {
+			reason: "We should not take for broken what comes before its CRD.",
+			change: func(w *world) {
+				w.classKind.Status.Conditions = conditions([]string{"Ready=False/NotInstalled: no such resource", "Guarded=False/NotInstalled: it is not"})
+			},
+			note: "classkind/golds.example.org: Ready is False (NotInstalled): no such resource",
 		},
 		"NoDefault": {
 			reason:    "We should not take for broken what may well be meant.",
