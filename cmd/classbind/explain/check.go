@@ -22,6 +22,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/cmd/classbind/output"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -118,7 +119,7 @@ func (o *checkOptions) run(ctx context.Context, in io.Reader, out, progress io.W
 		}
 		return err
 	}
-	objects, err := ReadManifests(in, progress, o.files)
+	objects, err := ReadManifests(ctx, in, progress, o.files)
 	if err != nil {
 		return err
 	}
@@ -162,8 +163,8 @@ func (o *checkOptions) format(findings []Finding) (string, error) {
 	case "github":
 		for _, f := range findings {
 			level := strings.Replace(string(f.Severity), string(Remark), "notice", 1)
-			fmt.Fprintf(&text, "::%s file=%s,line=%d,title=%s::%s\n", level, property.Replace(f.File), f.Line, f.Rule,
-				data.Replace(f.Object+": "+f.Message))
+			fmt.Fprintf(&text, "::%s file=%s,line=%d,title=%s::%s\n", level, property.Replace(truncate.Printable(f.File)), f.Line, f.Rule,
+				data.Replace(truncate.Printable(f.Object+": "+f.Message)))
 		}
 	default:
 		for _, f := range findings {
@@ -176,7 +177,7 @@ func (o *checkOptions) format(findings []Finding) (string, error) {
 
 func reportText(report any) (string, error) {
 	text, err := json.MarshalIndent(report, "", "  ")
-	return string(text) + "\n", err
+	return string(output.Escape(text)) + "\n", err
 }
 
 // data and property escape a message, and a property, of a workflow command:
@@ -278,7 +279,7 @@ func (o *checkOptions) fixAll(ctx context.Context, findings []Finding, progress 
 		}
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file) //nolint:gosec // The user names the files.
+		text, err := readRegular(ctx, file, os.Stat, os.Open)
 		if err != nil {
 			return nil, fmt.Errorf("cannot fix: %w", err)
 		}
@@ -290,7 +291,7 @@ func (o *checkOptions) fixAll(ctx context.Context, findings []Finding, progress 
 		}
 		reader := newFileReader(nil, io.Discard)
 		reader.instead = map[string][]byte{file: text}
-		objects, err := reader.readAll(o.files)
+		objects, err := reader.readAll(ctx, o.files)
 		if err != nil { // The fixed file cannot be read.
 			continue
 		}

@@ -168,7 +168,7 @@ func CheckStdin(files ...[]string) error {
 }
 
 func (o *options) run(ctx context.Context, args []string, in io.Reader, out, progress io.Writer) error {
-	claims, err := (&fileReader{in: in, recursive: o.recursive}).readAll(o.claims)
+	claims, err := (&fileReader{in: in, recursive: o.recursive}).readAll(ctx, o.claims)
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 
 // world of the flags. The claims of files count as objects that expressions see, unless the cluster has these.
 func (o *options) world(ctx context.Context, claims Manifests, in io.Reader, progress io.Writer) (*World, error) {
-	objects, err := ReadManifests(in, progress, slices.Concat(o.classes, o.with))
+	objects, err := ReadManifests(ctx, in, progress, slices.Concat(o.classes, o.with))
 	if err != nil {
 		return nil, err
 	}

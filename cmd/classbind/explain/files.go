@@ -3,11 +3,13 @@ package explain
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,6 +23,12 @@ import (
 
 // stdin names standard input on the command line.
 const stdin = "-"
+
+// maxFileBytes limits a file and standard input. The largest CRDs have some MiB.
+const maxFileBytes = 32 << 20
+
+// errNoFile is for what a folder may have and nobody wants to be read: a device never ends, and a FIFO waits for somebody who writes.
+var errNoFile = errors.New("it is no regular file: its content can be piped to -f -")
 
 // extensions of the files that are read in folders, the same as kubectl's.
 var extensions = []string{"yaml", "yml", "json"}
@@ -46,8 +54,8 @@ var apiVersion = regexp.MustCompile(`(?m)^[\s{]*"?apiVersion"?:`)
 type Manifests []document
 
 // ReadManifests of files, and of folders with all folders in them. A file that is no manifest is left out, with a note.
-func ReadManifests(in io.Reader, progress io.Writer, paths []string) (Manifests, error) {
-	return newFileReader(in, progress).readAll(paths)
+func ReadManifests(ctx context.Context, in io.Reader, progress io.Writer, paths []string) (Manifests, error) {
+	return newFileReader(in, progress).readAll(ctx, paths)
 }
 
 func newFileReader(in io.Reader, progress io.Writer) *fileReader {
@@ -70,9 +78,9 @@ type fileReader struct {
 }
 
 // readAll reads the objects of files, folders and standard input, in their order.
-func (r *fileReader) readAll(paths []string) (all Manifests, err error) {
+func (r *fileReader) readAll(ctx context.Context, paths []string) (all Manifests, err error) {
 	for _, path := range paths {
-		found, err := r.readPath(path)
+		found, err := r.readPath(ctx, path)
 		if err != nil {
 			return nil, err
 		}
@@ -81,52 +89,110 @@ func (r *fileReader) readAll(paths []string) (all Manifests, err error) {
 	return all, nil
 }
 
-func (r *fileReader) readPath(path string) (all Manifests, err error) {
-	if path == stdin {
-		text, err := io.ReadAll(r.in)
+func (r *fileReader) readPath(ctx context.Context, named string) (all Manifests, err error) {
+	if named == stdin {
+		text, err := readBounded(ctx, r.in)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read: %w", err)
+			return nil, fmt.Errorf("cannot read standard input: %w", err)
 		}
 		return readDocuments(text, "standard input", nil)
 	}
+	info, err := os.Stat(named)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %q: %w", named, err)
+	}
+	if !info.IsDir() {
+		return r.readFile(ctx, named, nil)
+	}
+	root, err := os.OpenRoot(named) // A link in the folder leads to no file elsewhere.
+	if err != nil {
+		return nil, fmt.Errorf("cannot read: %w", err)
+	}
+	defer func() { _ = root.Close() }()
 	read, patches := false, map[string]bool{}
-	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
-		extension := strings.TrimPrefix(filepath.Ext(file), ".")
+	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+		file, extension := filepath.Join(named, name), strings.TrimPrefix(filepath.Ext(name), ".")
 		switch {
 		case err != nil:
 			return fmt.Errorf("cannot read %q: %w", file, err)
-		case file == path && !entry.IsDir():
-			read = true
-			all, err = r.readFile(path, nil)
-			return err
-		case entry.IsDir() && file != path && !r.recursive:
-			return filepath.SkipDir
+		case entry.IsDir() && name != "." && !r.recursive:
+			return fs.SkipDir
 		case entry.IsDir() && r.skip != nil:
-			addPatches(patches, file)
+			addPatches(ctx, patches, root, name)
 			return nil
 		case entry.IsDir() || !slices.Contains(extensions, extension):
 			return nil
 		}
 		read = true
-		if patches[filepath.Clean(file)] {
+		if patches[name] {
 			r.skip(file, "a kustomization uses it as a patch; to check the result, render it first")
 			return nil
 		}
-		found, err := r.readFile(file, r.skip)
+		if info, err := root.Stat(name); err != nil || !info.Mode().IsRegular() {
+			const why = "it is no regular file, nor a link to one in this folder"
+			if r.skip == nil {
+				return fmt.Errorf("cannot read %q: %s", file, why)
+			}
+			r.skip(file, why)
+			return nil
+		}
+		found, err := r.readFile(ctx, file, r.skip)
 		all = append(all, found...)
 		return err
 	})
 	if err == nil && !read {
-		err = fmt.Errorf("cannot read %q: the folder has no file that ends in .yaml, .yml or .json", path)
+		err = fmt.Errorf("cannot read %q: the folder has no file that ends in .yaml, .yml or .json", named)
 	}
 	return all, err
 }
 
+// readRegular reads a regular file within the limit.
+func readRegular(
+	ctx context.Context, name string, stat func(string) (fs.FileInfo, error), open func(string) (*os.File, error),
+) ([]byte, error) {
+	info, err := stat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%q: %w", name, errNoFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // It was read.
+	text, err := readBounded(ctx, f)
+	if err != nil {
+		err = fmt.Errorf("%q: %w", name, err)
+	}
+	return text, err
+}
+
+// readBounded reads all, at most maxFileBytes, until the context ends. Nothing else ends the read of a terminal or a pipe.
+func readBounded(ctx context.Context, in io.Reader) (text []byte, err error) {
+	done := make(chan func() ([]byte, error), 1)
+	go func() {
+		text, err := io.ReadAll(io.LimitReader(in, maxFileBytes+1))
+		done <- func() ([]byte, error) { return text, err }
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case result := <-done:
+		text, err = result()
+	}
+	if err == nil && len(text) > maxFileBytes {
+		err = fmt.Errorf("it is larger than %d MiB: split it", maxFileBytes>>20)
+	}
+	return text, err
+}
+
 // addPatches adds the files that the kustomization of a folder, if it has one, uses as patches. They are there beside what they change, in
 // folders that are read later.
-func addPatches(patches map[string]bool, folder string) {
+func addPatches(ctx context.Context, patches map[string]bool, root *os.Root, folder string) {
 	for _, name := range []string{"kustomization.yaml", "kustomization.yml", "Kustomization"} {
-		text, err := os.ReadFile(filepath.Join(folder, name)) //nolint:gosec // The user names the folders.
+		text, err := readRegular(ctx, path.Join(folder, name), root.Stat, root.Open)
 		if err != nil {
 			continue
 		}
@@ -141,15 +207,15 @@ func addPatches(patches map[string]bool, folder string) {
 			k.Merges = append(k.Merges, p.Path)
 		}
 		for _, p := range k.Merges { // Text of a patch names no file.
-			patches[filepath.Join(folder, p)] = true
+			patches[path.Join(folder, filepath.ToSlash(p))] = true
 		}
 	}
 }
 
-func (r *fileReader) readFile(file string, skip func(file, why string)) (Manifests, error) {
+func (r *fileReader) readFile(ctx context.Context, file string, skip func(file, why string)) (Manifests, error) {
 	text, err := r.instead[file], error(nil)
 	if text == nil {
-		text, err = os.ReadFile(file) //nolint:gosec // The user names the files.
+		text, err = readRegular(ctx, file, os.Stat, os.Open)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read: %w", err)

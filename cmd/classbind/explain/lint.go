@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -99,13 +100,16 @@ type linter struct {
 	documents map[string][]*document
 	offers    sets.Set[string] // names of ClassKinds that a ClaimKind is served by
 	served    sets.Set[string] // ids of classes that a claim can get
+	unread    sets.Set[string] // names of class kinds of which no ClassKind can be read
 }
 
 // lint finds what is wrong in files, without a cluster. It has no rules of its own for what the server checks.
 func lint(ctx context.Context, all []document) ([]Finding, error) {
 	l := &linter{
-		World: newWorld(""), documents: map[string][]*document{}, offers: sets.New[string](), served: sets.New[string](),
+		World: newWorld(""), documents: map[string][]*document{},
+		offers: sets.New[string](), served: sets.New[string](), unread: sets.New[string](),
 	}
+	l.twice = func(d *document, err error) { l.find(ruleDuplicate, d, "", "%v", err) }
 	for i := range all {
 		d := &all[i]
 		kind := d.GroupVersionKind().GroupKind()
@@ -124,7 +128,9 @@ func lint(ctx context.Context, all []document) ([]Finding, error) {
 		}
 		l.documents[key] = append(l.documents[key], d)
 		if _, err := l.add(ctx, d); err != nil {
-			l.refused(d, err)
+			if l.refused(d, err); kind == kindOf("ClassKind") {
+				l.unread.Insert(d.GetName())
+			}
 			continue
 		}
 		l.objects = append(l.objects, *d)
@@ -136,6 +142,13 @@ func lint(ctx context.Context, all []document) ([]Finding, error) {
 	}
 	for i := range l.classKinds {
 		if err := l.classKind(ctx, &l.classKinds[i]); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range sets.List(l.unread) {
+		if err := l.byThemselves(ctx, &v1beta1.ClassKind{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.ClassKindSpec{Capacity: &v1beta1.Capacity{}},
+		}); err != nil {
 			return nil, err
 		}
 	}
@@ -235,24 +248,36 @@ func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 	for _, link := range k.Spec.Classes.Kinds {
 		l.registered(d, "spec.classes.kinds", "ClassKind", link.Name)
 	}
-	if !ok {
-		return nil
-	}
 	l.resources[k.Name] = found
-	if len(k.Spec.Classes.Kinds)+len(rules.Serving(k, l.classKinds)) == 0 {
-		l.find(v1beta1.ReasonNoClassKind, d, "", "no ClassKind serves it: create a ClassKind for it")
-	}
 	v, err := l.kind(ctx, k)
 	if err != nil {
 		return err
+	}
+	if len(k.Spec.Classes.Kinds)+len(rules.Serving(k, l.classKinds)) == 0 {
+		l.find(v1beta1.ReasonNoClassKind, d, "", "no ClassKind serves it: create a ClassKind for it")
 	}
 	if fault := selector.ConflictOf(k, l.claimKinds); fault != nil {
 		l.find(ruleConflict, d, "", "%s", fault.Text)
 	}
 	l.invalid(v)
+	l.ofOthers(k, v)
+	if !ok { // The rest follows from that.
+		return nil
+	}
 	if v.pathsReason != "" {
 		l.find(v.pathsReason, d, "spec", "%s", v.pathsProblem)
 	}
+	for _, classes := range v.all {
+		l.offers.Insert(classes.Kind.Name)
+	}
+	for _, classes := range v.Classes {
+		classes.Each(func(c *inventory.Class) { l.served.Insert(c.Kind.Name + c.String()) })
+	}
+	return nil
+}
+
+// ofOthers finds what a claim kind shows of its class kinds and classes, whatever is wrong with itself.
+func (l *linter) ofOthers(k *v1beta1.ClaimKind, v *Kind) {
 	for _, leftOut := range v.LeftOut {
 		l.find(v1beta1.ReasonAmbiguousReference, l.registration("ClassKind", leftOut.Name), "", "%s", v.FaultOf(leftOut.Name).Text)
 	}
@@ -263,13 +288,6 @@ func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 				k.Name, seat.In(), len(of), selector.ListFunc(of, (*inventory.Class).String))
 		}
 	}
-	for _, classes := range v.all {
-		l.offers.Insert(classes.Kind.Name)
-	}
-	for _, classes := range v.Classes {
-		classes.Each(func(c *inventory.Class) { l.served.Insert(c.Kind.Name + c.String()) })
-	}
-	return nil
 }
 
 // invalid finds the expressions of a view that are.
@@ -285,6 +303,9 @@ func (l *linter) invalid(v *Kind) {
 func (l *linter) registered(d *document, field, kind, name string) {
 	if l.registration(kind, name) != nil {
 		return
+	}
+	if kind == "ClassKind" {
+		l.unread.Insert(name)
 	}
 	all := append(namesOf(l.claimKinds), namesOf(l.classKinds)...)
 	l.find(v1beta1.ReasonNotRegistered, d, field, "%s: no file has the %s %q%s", field, kind, name, near.Meant(name, all))
@@ -321,8 +342,35 @@ func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 	}
 	v.addInvalid("classkind/"+k.Name, rules.InvalidOfClasses(k))
 	if l.invalid(v); classes == nil {
-		return nil
+		return l.byThemselves(ctx, k)
 	}
+	l.classes(classes)
+	return nil
+}
+
+// byThemselves finds what is wrong with classes whose ClassKind is refused, at fault or not there: its findings hide none of theirs. Marks
+// are read where the ClassKind says, without its expressions.
+func (l *linter) byThemselves(ctx context.Context, k *v1beta1.ClassKind) error {
+	plain := func(s v1beta1.Source, usual v1beta1.MetadataKey) v1beta1.Source {
+		if s.Expression != "" || s == (v1beta1.Source{}) {
+			return v1beta1.Source{Annotation: usual}
+		}
+		return s
+	}
+	bare := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: k.Name}}
+	bare.Spec.Default, bare.Spec.Weight = plain(k.Spec.Default, v1beta1.DefaultAnnotation), plain(k.Spec.Weight, v1beta1.WeightAnnotation)
+	if k.Spec.Capacity != nil {
+		bare.Spec.Capacity = &v1beta1.Capacity{Total: plain(k.Spec.Capacity.Total, v1beta1.CapacityAnnotation)}
+	}
+	classes, err := (&Kind{world: l.World}).list(ctx, bare)
+	if classes != nil {
+		l.classes(classes)
+	}
+	return err
+}
+
+func (l *linter) classes(classes *inventory.Classes) {
+	name := classes.Kind.Name
 	classes.Each(func(c *inventory.Class) {
 		d := l.class(c)
 		if c.WeightErr != nil {
@@ -338,11 +386,10 @@ func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 		if c.TooManyLabels {
 			l.find(v1beta1.ReasonTooManyLabels, d, "metadata", "it has too many labels")
 		}
-		if l.offers.Has(k.Name) && !l.served.Has(c.Kind.Name+c.String()) {
+		if l.offers.Has(name) && !l.served.Has(name+c.String()) {
 			l.find(ruleUnserved, d, "", "no claim can get it: it does not fit the claims of any ClaimKind")
 		}
 	})
-	return nil
 }
 
 // marks finds annotations of ours that nothing reads, classes without a name, and copies of presets that are not those of this command. A
@@ -361,11 +408,12 @@ func (l *linter) marks(ctx context.Context, objects []document) {
 		if d.GetName() == "" && slices.ContainsFunc(l.classKinds, func(k v1beta1.ClassKind) bool { return isOf(k.Name, gvk) }) {
 			l.find(ruleRefused, d, "metadata", noName)
 		}
+		unread := slices.ContainsFunc(l.unread.UnsortedList(), func(name string) bool { return isOf(name, gvk) })
 		for _, key := range []string{
 			v1beta1.DefaultAnnotation, v1beta1.WeightAnnotation, v1beta1.CapacityAnnotation, v1beta1.CordonedAnnotation,
 		} {
 			switch _, has := d.GetAnnotations()[key]; {
-			case has && kind == nil && len(l.classKinds) > 0:
+			case has && kind == nil && len(l.classKinds) > 0 && !unread:
 				l.find(ruleMeaningless, d, key, "the annotation %s means nothing: no file has a ClassKind for the kind", key)
 			case has && kind != nil && !reads(kind, key):
 				l.find(ruleMeaningless, d, key, "the annotation %s means nothing: the ClassKind %q does not read it", key, kind.Name)

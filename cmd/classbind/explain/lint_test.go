@@ -3,14 +3,19 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/deploy/kinds"
 )
 
@@ -104,6 +109,12 @@ func TestLint(t *testing.T) {
 			manifests: lintClaimKind(right) + lintClassKind(offers) + lintClass("''", "") + strings.Replace(lintClassKind(offers), "name:", "generateName:", 1),
 			want:      []string{"error: Class/: it has no metadata.name", "error: ClassKind/: it has no metadata.name"},
 		},
+		"TwiceByDefault": {
+			reason: "We should find a class that is there twice once its namespace is the default one.",
+			manifests: strings.Replace(lintClasses, "scope: Cluster", "scope: Namespaced", 1) + lintClaims + lintClaimKind(right) + lintClassKind(offers) +
+				lintClass("a", "") + strings.Replace(lintClass("a", "classbind.io/weight: much"), "{name: a", "{namespace: default, name: a", 1) + lintClass("b", "classbind.io/weight: much"),
+			want: []string{`error: Class/a: Class "a" is there already, in all.yaml, document 5: leave out one of the two (Duplicate)`, "error: Class/b: metadata.annotations[classbind.io/weight]"},
+		},
 		"TwoDefaults": {
 			reason:    "We should find the second default.",
 			manifests: lintClaimKind(right) + lintClassKind(offers) + lintClass("a", "classbind.io/default: 'true'") + lintClass("b", "classbind.io/default: 'true'"),
@@ -150,6 +161,89 @@ func TestLint(t *testing.T) {
 	}
 }
 
+// TestLintPairs has each two mistakes at once, and finds what it finds of each alone.
+func TestLintPairs(t *testing.T) {
+	t.Parallel()
+	base := map[string]string{
+		"claim CRD": lintClaims, "class CRD": lintClasses,
+		"claim kind": lintClaimKind("{classes: {kinds: [{name: classes.shop.test}]}}"), "class kind": lintClassKind("{claimKinds: [{name: claims.shop.test}]}"),
+		"other": strings.ReplaceAll(lintClassKind("{claimKinds: [{name: claims.shop.test}]}"), "classes.", "others."),
+		"a":     lintClass("a", ""), "b": lintClass("b", ""), "c": lintClass("c", ""),
+	}
+	mistakes := map[string]struct{ of, text string }{ // "" for a document that is not there
+		"NotRegistered":        {"claim kind", lintClaimKind("{classes: {kinds: [{name: classes.shop.test}, {name: nowhere.shop.test}]}}")},
+		"ClaimKindRefused":     {"claim kind", lintClaimKind("{choise: 1}")},
+		"VersionNotServed":     {"claim kind", lintClaimKind("{claims: {version: v9}, classes: {kinds: [{name: classes.shop.test}]}}")},
+		"PathsInvalid":         {"claim kind", lintClaimKind("{selector: {path: .spec.nothing}, classes: {kinds: [{name: classes.shop.test}]}}")},
+		"InvalidExpression":    {"claim kind", lintClaimKind("{claims: {when: claim.}, classes: {kinds: [{name: classes.shop.test}]}}")},
+		"ClassNotRegistered":   {"class kind", lintClassKind("{claimKinds: [{name: nowhere.shop.test}]}")},
+		"ClassKindRefused":     {"class kind", lintClassKind("{clim: 1}")},
+		"ClassExpression":      {"class kind", lintClassKind("{fits: [{name: x, message: too small, expression: class.spec.}]}")},
+		"ClassKindAbsent":      {"class kind", ""},
+		"OtherNoClaimKinds":    {"other", strings.ReplaceAll(lintClassKind("{}"), "classes.", "others.")},
+		"OtherRefused":         {"other", strings.ReplaceAll(lintClassKind("{clim: 1}"), "classes.", "others.")},
+		"ClaimCRDNotInstalled": {"claim CRD", strings.ReplaceAll(lintClaims, "claims", "clams")},
+		"ClaimCRDUnreadable":   {"claim CRD", strings.ReplaceAll(lintClaims, "served: true", "served: false")},
+		"ClassCRDNotInstalled": {"class CRD", strings.ReplaceAll(lintClasses, "classes", "clases")},
+		"MalformedWeight":      {"a", lintClass("a", "classbind.io/weight: much")},
+		"MalformedMark":        {"a", lintClass("a", "classbind.io/default: 'yes'")},
+		"Twice":                {"b", lintClass("b", "") + lintClass("b", "")},
+		"MalformedToo":         {"b", lintClass("b", "classbind.io/weight: '-1'")},
+		"Outdated":             {"c", lintClass("c", "classbind.io/preset: shop@1")},
+		"Labels":               {"c", strings.Replace(lintClass("c", ""), "annotations: {}", "labels: {"+strings.Repeat("x", 3)+": ''"+manyLabels()+"}", 1)},
+	}
+	find := func(names ...string) sets.Set[string] {
+		text := ""
+		for _, part := range slices.Sorted(maps.Keys(base)) {
+			document := base[part]
+			for _, name := range names {
+				if mistakes[name].of == part {
+					document = mistakes[name].text
+				}
+			}
+			text += document
+		}
+		documents, err := readDocuments([]byte(text), "all.yaml", nil)
+		require.NoError(t, err)
+		all, err := lint(t.Context(), documents)
+		require.NoError(t, err, names)
+		found := sets.New[string]()
+		for _, f := range all {
+			found.Insert(f.Rule + " of " + f.Object)
+		}
+		return found
+	}
+	usual, pairs := find(), 0
+	for one, mistake := range mistakes {
+		alone := find(one).Difference(usual)
+		require.NotEmpty(t, alone, "It should be found: %s", one)
+		for other, second := range mistakes {
+			if second.of == mistake.of {
+				continue
+			}
+			pairs++
+			for finding := range alone.Difference(find(one, other)) {
+				_, object, _ := strings.Cut(finding, " of ")
+				if second.of == "claim CRD" && (one == "PathsInvalid" || one == "VersionNotServed") {
+					continue // The CRD is what it is compared with.
+				}
+				ofSecond := map[string]string{"claim kind": "ClaimKind/claims.shop.test", "class kind": "ClassKind/classes.shop.test", "other": "ClassKind/others.shop.test"}[second.of]
+				assert.Equal(t, ofSecond, object, "%s should not hide what is found with %s: %s", other, one, finding)
+			}
+		}
+	}
+	t.Logf("%d pairs of mistakes, and none hides one of another object", pairs)
+}
+
+// manyLabels are more than a class may have.
+func manyLabels() string {
+	var text strings.Builder
+	for n := range v1beta1.MaxClassLabels {
+		fmt.Fprintf(&text, ", l%d: ''", n)
+	}
+	return text.String()
+}
+
 func TestLintFormats(t *testing.T) {
 	manifests := lintClaimKind("{}")
 	for format, want := range map[string]string{
@@ -160,6 +254,14 @@ func TestLintFormats(t *testing.T) {
 		got := checked(t, format, manifests)
 		require.Zero(t, got.status, got.stderr)
 		assert.Contains(t, got.stdout, want, format)
+	}
+	for _, format := range checkFormats {
+		t.Chdir(write(t, map[string]string{"a" + hostile + ".yaml": strings.ReplaceAll(lintClaimKind("{choise: 1}")+lintClassKind("{claimKinds: [{name: \"X\"}]}")+
+			lintClass("\"X\"", "classbind.io/weight: \"X\""), "X", `\e[2J\r\n::error::pwned\u009b1m\u202e\u200b\u2028`)}))
+		got := execute(t, NewCheckCommand(), "", "-f", ".", "-o", format)
+		assert.False(t, strings.ContainsFunc(got.stdout+got.stderr, func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }), "We should print nothing that a terminal obeys: %s: %q", format, got.stdout+got.stderr)
+		assert.NotContains(t, "\n"+got.stdout+got.stderr, "\n::error::pwned", format)
+		assert.Contains(t, got.stdout, "pwned", format)
 	}
 	assert.Equal(t, "50%25%0A::error::", data.Replace("50%\n::error::"), "We should let no name begin a command.")
 }

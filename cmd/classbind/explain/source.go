@@ -46,6 +46,8 @@ type source struct {
 	crds            map[string]CRD
 	objects, claims []document
 	removals        []*removal // removals are what is there and does not count.
+	// twice is called for a class that is there already, which is then left out. Without it, that is an error.
+	twice func(d *document, err error)
 	// read are objects of the cluster that many claims name, nil where there is none.
 	read map[objectName]map[string]any
 }
@@ -237,13 +239,13 @@ func readCRD(d *document) (CRD, error) {
 }
 
 // ReadCRDs of files, and of folders with all folders in them; - is standard input. Other objects are left out.
-func ReadCRDs(in io.Reader, progress io.Writer, paths []string) ([]CRD, error) {
-	objects, err := ReadManifests(in, progress, paths)
+func ReadCRDs(ctx context.Context, in io.Reader, progress io.Writer, paths []string) ([]CRD, error) {
+	objects, err := ReadManifests(ctx, in, progress, paths)
 	if err != nil {
 		return nil, err
 	}
 	w := newWorld("")
-	err = w.addAll(context.Background(), objects)
+	err = w.addAll(ctx, objects)
 	return slices.Collect(maps.Values(w.crds)), err
 }
 
@@ -356,7 +358,11 @@ func (s *source) classes(ctx context.Context, kind *inventory.ClassKind, of reso
 		}
 		c.SetNamespace(namespace)
 		if err := seen.add(d, namespace); err != nil {
-			return nil, fmt.Errorf("%s: %w", d.where, err)
+			if s.twice == nil {
+				return nil, fmt.Errorf("%s: %w", d.where, err)
+			}
+			s.twice(d, err)
+			continue
 		}
 		added = append(added, kind.NewClass(c, c.Object))
 	}

@@ -50,9 +50,11 @@ func (f Format) Print(out io.Writer, report any, table func() string) error {
 	case "json":
 		text, err = json.MarshalIndent(report, "", "  ")
 		text = append(text, '\n')
-		text = escaped(text)
+		text = Escape(text)
 	case "yaml":
-		text, err = yaml.Marshal(report)
+		if text, err = yaml.Marshal(report); err != nil || bytes.ContainsFunc(text, isHidden) { // It refuses or escapes only some.
+			return Format("json").Print(out, report, table) // It is YAML, too.
+		}
 	default:
 		text = []byte(truncate.PrintableLines(table()))
 	}
@@ -91,11 +93,13 @@ func Section(out *strings.Builder, rows [][]string, limit int) {
 	}
 }
 
-// escaped is JSON without characters that a terminal would not show: those that encoding/json leaves alone, such as U+202E.
-func escaped(text []byte) []byte {
+func isHidden(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }
+
+// Escape JSON, so that it has no characters that a terminal would not show: those that encoding/json leaves alone, such as U+202E.
+func Escape(text []byte) []byte {
 	var b bytes.Buffer
 	for _, r := range string(text) {
-		if r == '\n' || strconv.IsPrint(r) {
+		if !isHidden(r) {
 			b.WriteRune(r)
 			continue
 		}

@@ -177,7 +177,7 @@ func (o *options) world(command *cobra.Command) (world, error) {
 }
 
 func (o *options) filesWorld(c *cobra.Command) (world, error) {
-	crds, err := explain.ReadCRDs(c.InOrStdin(), c.ErrOrStderr(), o.files)
+	crds, err := explain.ReadCRDs(c.Context(), c.InOrStdin(), c.ErrOrStderr(), o.files)
 	if err != nil {
 		return world{}, err
 	}

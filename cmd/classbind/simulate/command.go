@@ -130,11 +130,11 @@ func (o *options) run(ctx context.Context, claimKinds []string, stdin io.Reader,
 		Change: explain.Change{Remove: o.remove},
 	}
 	var err error
-	if in.Change.Manifests, err = explain.ReadManifests(stdin, progress, o.changes); err != nil {
+	if in.Change.Manifests, err = explain.ReadManifests(ctx, stdin, progress, o.changes); err != nil {
 		return err
 	}
 	if len(o.classes) > 0 {
-		in.Files, err = explain.ReadManifests(stdin, progress, o.classes)
+		in.Files, err = explain.ReadManifests(ctx, stdin, progress, o.classes)
 	} else {
 		if in.Config, err = o.cluster.Config(progress, ", or files with --classes"); err != nil {
 			return err

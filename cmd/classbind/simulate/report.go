@@ -260,7 +260,12 @@ var pageText string
 var page = template.Must(template.New("page").Parse(pageText))
 
 func (r *Report) writePage(out io.Writer) error {
-	if err := page.Execute(out, r); err != nil {
+	var text strings.Builder
+	err := page.Execute(&text, r)
+	if err == nil {
+		_, err = io.WriteString(out, truncate.PrintableLines(text.String()))
+	}
+	if err != nil {
 		return fmt.Errorf("cannot print: %w", err)
 	}
 	return nil

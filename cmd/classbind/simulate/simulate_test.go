@@ -208,12 +208,13 @@ func TestIntervals(t *testing.T) {
 // TestPage has a hostile class.
 func TestPage(t *testing.T) {
 	t.Parallel()
-	const hostile = "<img src=x onerror=alert(1)>"
+	const hostile = "<img src=x onerror=alert(1)>\u202e\u009b"
 	r := &Report{Kinds: []Kind{{ClaimKind: hostile, Notes: []string{hostile}, Rows: []Row{{}}, Moves: []Move{{Why: hostile, Claims: []string{hostile}}}}}}
 	r.Kinds[0].Rows[0].Class.Name = hostile
 	var out strings.Builder
 	require.NoError(t, r.writePage(&out))
 	assert.NotContains(t, out.String(), "<img")
 	assert.Contains(t, out.String(), "&lt;img src=x onerror=alert(1)&gt;")
+	assert.False(t, strings.ContainsAny(out.String()+r.table(), "\u202e\u009b"), "We should print nothing that turns the text around.")
 	assert.Contains(t, out.String(), `content="default-src 'none'; style-src 'unsafe-inline'"`)
 }

@@ -1,0 +1,83 @@
+package explain
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestKindsOfFiles has everything that a file system has under the name of a manifest, named by itself and in a folder.
+func TestKindsOfFiles(t *testing.T) {
+	const manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+	elsewhere := write(t, map[string]string{"b.yaml": manifest})
+	for name, tc := range map[string]struct {
+		reason       string
+		make         func(path string) error
+		alone, among string // what is wrong with it, "" if it is read
+	}{
+		"File":   {"We should read a file.", func(path string) error { return os.WriteFile(path, []byte(manifest), 0o600) }, "", ""},
+		"Link":   {"We should follow a link to a file of the folder.", func(path string) error { return os.Symlink("a.yaml", path) }, "", ""},
+		"LinkUp": {"We should follow a link out of the folder only if it is named.", func(path string) error { return os.Symlink(filepath.Join(elsewhere, "b.yaml"), path) }, "", "is left out"},
+		"ToNone": {"We should say that a link leads nowhere.", func(path string) error { return os.Symlink("none", path) }, "no such file", "is left out"},
+		"Circle": {"We should not go round.", func(path string) error { return os.Symlink(filepath.Base(path), path) }, "too many levels", "is left out"},
+		"FIFO":   {"We should wait for nobody.", func(path string) error { return syscall.Mkfifo(path, 0o600) }, "no regular file", "is left out"},
+		"Device": {"We should read no device, which never ends.", func(path string) error { return os.Symlink("/dev/zero", path) }, "no regular file", "is left out"},
+		"Socket": {"We should read no socket.", func(path string) error { _, err := net.Listen("unix", path); return err }, "no regular file", "is left out"}, //nolint:noctx // Nobody connects.
+		"Large": {"We should read within a limit.", func(path string) error {
+			f, err := os.Create(path) //nolint:gosec // It is the test's.
+			if err == nil {
+				err = f.Truncate(maxFileBytes + 1)
+			}
+			return err
+		}, "larger than 32 MiB", "larger than 32 MiB"},
+		"FolderLink": {"We should read a folder that is named by a link, and follow none in a folder.", func(path string) error { return os.Symlink(elsewhere, path) }, "", "is left out"},
+		"PatchesFIFO": {"We should read no FIFO as a kustomization.", func(path string) error {
+			return syscall.Mkfifo(filepath.Join(filepath.Dir(path), "kustomization.yaml"), 0o600)
+		}, "no such file", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(folder, "a.yaml"), []byte(manifest), 0o600))
+			odd := filepath.Join(folder, "odd.yaml")
+			require.NoError(t, tc.make(odd))
+			for path, want := range map[string]string{odd: tc.alone, folder: tc.among} {
+				var notes bytes.Buffer
+				all, err := ReadManifests(t.Context(), nil, &notes, []string{path})
+				if text := notes.String(); err != nil || want != "" {
+					if err != nil {
+						text += err.Error()
+					}
+					require.Contains(t, text, want, tc.reason)
+					require.NotEmpty(t, want, "%s %v", tc.reason, err)
+				}
+				assert.Equal(t, err == nil, len(all) > 0, tc.reason)
+			}
+			if _, err := (&fileReader{recursive: true}).readAll(t.Context(), []string{folder}); tc.among != "" {
+				assert.Error(t, err, "A command that leaves nothing out should fail: "+tc.reason)
+			}
+		})
+	}
+}
+
+// TestReadingEnds with the context, where standard input never does.
+func TestReadingEnds(t *testing.T) {
+	t.Parallel()
+	in, writer := io.Pipe() // Nobody writes, until the end.
+	defer func() { _ = writer.Close() }()
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	_, err := ReadManifests(ctx, in, io.Discard, []string{stdin})
+	require.ErrorIs(t, err, context.Canceled)
+
+	_, err = ReadManifests(t.Context(), strings.NewReader(strings.Repeat(" ", maxFileBytes+1)), io.Discard, []string{stdin})
+	require.ErrorContains(t, err, "larger than 32 MiB")
+}
