@@ -235,6 +235,17 @@ func classNeedsWebhook(c *inventory.Class, weighted bool) string {
 	return ""
 }
 
+// ReadsAnnotation reports whether a registration makes an annotation of claims or classes matter.
+func (s Snapshot) ReadsAnnotation(key string) bool {
+	reads := func(k *inventory.ClassKind) bool { return k.ReadsAnnotation(key) }
+	for _, v := range s {
+		if v.Kind.ReadsAnnotation(key) || slices.ContainsFunc(v.MeantKinds(), reads) {
+			return true
+		}
+	}
+	return false
+}
+
 // OrderMatters is the fault that another kind of the same claims looks where this one has its reference, or the other way round, nil if
 // none does. Webhooks are called in the order of their names. Policies come before all of them, in no order.
 func (s Snapshot) OrderMatters(k *ClaimKind) *inventory.Fault {

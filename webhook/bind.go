@@ -1,9 +1,11 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,7 +27,10 @@ import (
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/access"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/near"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // registrationWait is how long a claim waits for this replica to hear of its kind.
@@ -108,7 +113,35 @@ func (b *Binder) review(ctx context.Context, v *verdict) (_ *admissionv1.Admissi
 	if v.decision, err = b.Decider.Decide(ctx, view, in, mode); err != nil {
 		return refuseClaim(request, nil, err)
 	}
-	return answer(request, &v.decision), nil
+	response := answer(request, &v.decision)
+	warnUnknown(response, request, func(key string) bool { return b.Snapshot().ReadsAnnotation(key) })
+	return response, nil
+}
+
+var annotationPrefix = []byte(v1beta1.AnnotationPrefix)
+
+// warnUnknown warns of an annotation with our prefix that nothing reads, mostly because it is misspelt. An object without any costs a
+// search, and one whose annotations are known allocates nothing.
+func warnUnknown(
+	response *admissionv1.AdmissionResponse, request *admissionv1.AdmissionRequest, reads func(key string) bool,
+) {
+	if !bytes.Contains(request.Object.Raw, annotationPrefix) {
+		return
+	}
+	unknown := ""
+	fields.EachName(fields.Path{"metadata", "annotations"}.Raw(request.Object.Raw), func(name []byte) {
+		isKnown := func(key string) bool { return key == string(name) }
+		if unknown != "" || !bytes.HasPrefix(name, annotationPrefix) || slices.ContainsFunc(v1beta1.Annotations, isKnown) {
+			return
+		}
+		if key := string(name); !reads(key) && !bytes.Contains(request.OldObject.Raw, name) {
+			unknown = key
+		}
+	})
+	if unknown != "" {
+		response.Warnings = append(response.Warnings, fmt.Sprintf("the annotation %q means nothing to classbind%s",
+			truncate.String(unknown, v1beta1.MaxShownBytes), near.Annotation(unknown)))
+	}
 }
 
 // view of the claims' kind, nil if it is not registered for such claims.

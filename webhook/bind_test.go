@@ -704,3 +704,41 @@ func newNamed(kind *inventory.ClassKind, name string, annotations ...string) *in
 	}
 	return kind.NewClass(m, map[string]any{"metadata": map[string]any{"name": name}})
 }
+
+// TestUnknownAnnotations has claims and classes with annotations of ours that nothing reads, or that something does.
+func TestUnknownAnnotations(t *testing.T) {
+	selected := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Selector.Annotation = "classbind.io/my-selector" })
+	kind := inventory.NewClassKind(&v1beta1.ClassKind{
+		ObjectMeta: metav1.ObjectMeta{Name: sqlClasses.Name},
+		Spec:       v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: claimKindName}}, Weight: v1beta1.Source{Annotation: "classbind.io/my-weight"}},
+	}, sqlClasses.GroupVersionKind, false)
+	b := newBinder(t, newInventory(selected, index(kind, "gold tier=gold")))
+	b.Decider.Live = nil
+	for _, tc := range []struct{ annotations, want string }{
+		{`"classbind.io/classselector":"a=b"`, `the annotation "classbind.io/classselector" means nothing to classbind: did you mean classbind.io/class-selector?`},
+		{`"a":"b","classbind.io\\/wieght":"2"`, ""}, // An escape that nobody writes.
+		{`"classbind.io/wieght":"2","classbind.io/what":""`, `the annotation "classbind.io/wieght" means nothing to classbind: did you mean classbind.io/weight?`},
+		{`"classbind.io/what":{"classbind.io/x":1}`, `the annotation "classbind.io/what" means nothing to classbind`},
+		{`"classbind.io/my-selector":"tier=gold"`, ""},
+		{`"classbind.io/my-weight":"2"`, ""},
+		{`"classbind.io/preset":"a@b"`, ""},
+		{`"note":"classbind.io/x"`, ""},
+		{`"example.org/classbind.io/x":""`, ""},
+	} {
+		request := newRequest(`{"metadata":{"annotations":{` + tc.annotations + `},"labels":{"classbind.io/y":""}},"spec":{"classbind.io/z":""}}`)
+		got := ""
+		for _, warning := range mustReview(t, byResource(b), request).Warnings {
+			if strings.HasPrefix(warning, "the annotation ") {
+				got += warning
+			}
+		}
+		assert.Equal(t, tc.want, got, tc.annotations)
+	}
+	for _, key := range v1beta1.Annotations {
+		request, response := newRequest(`{"metadata":{"annotations":{"`+key+`":""}}}`), &admissionv1.AdmissionResponse{}
+		assert.Zero(t, testing.AllocsPerRun(10, func() {
+			warnUnknown(response, request, func(key string) bool { return b.Snapshot().ReadsAnnotation(key) })
+		}), key)
+		assert.Empty(t, response.Warnings)
+	}
+}

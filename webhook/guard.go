@@ -94,6 +94,7 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 		if class.WeightErr != nil && kind.WeightByExpression() && !isOld(class.WeightErr, before.WeightErr) {
 			response.Warnings = append(response.Warnings, class.WeightErr.Error())
 		}
+		warnUnknown(response, request, func(key string) bool { return kind.ReadsAnnotation(key) || g.Snapshot().ReadsAnnotation(key) })
 	}()
 	switch {
 	case class.Terminating:

@@ -2,6 +2,8 @@ package v1beta1
 
 // Names that other programs and people see. Each comment says who writes and who reads the name.
 const (
+	// AnnotationPrefix begins the keys of all annotations that classbind reads or writes, unless a registration names another.
+	AnnotationPrefix = "classbind.io/"
 	// DefaultAnnotation, "true" on a class, marks it as the default, unless its ClassKind names another mark. Written by cluster admins and
 	// "classbind set-default", read by the selector and the guard.
 	DefaultAnnotation = "classbind.io/default"
@@ -116,6 +118,22 @@ const (
 	// dot.
 	LeaderLease = "classbind-leader"
 )
+
+// Annotations are the keys of all annotations with the prefix. Another key with the prefix is a mistake, unless a registration names it.
+var Annotations = []string{
+	DefaultAnnotation,
+	WeightAnnotation,
+	CapacityAnnotation,
+	CordonedAnnotation,
+	ClassSelectorAnnotation,
+	DecisionAnnotation,
+	PresetAnnotation,
+	HolderUIDAnnotation,
+	HolderPendingAnnotation,
+	SeatAnnotation,
+	RegistrationsAnnotation,
+	MemoryAnnotation,
+}
 
 // Condition types and reasons in the status of ClaimKinds and ClassKinds, written by classbind's leader.
 const (

@@ -25,6 +25,17 @@ const (
 // TestNames proves that docs/api.md has every name on which others may rely, as the code has it.
 func TestNames(t *testing.T) { assertGenerated(t, namesFile, namesBegin, namesEnd, namesTable(t)) }
 
+// TestAnnotations proves that all keys of ours are known, so that no new one counts as a mistake.
+func TestAnnotations(t *testing.T) {
+	var keys []string
+	for _, d := range constants(t, "names.go") {
+		if sortOf(d.identifier) == "Annotations" && strings.HasPrefix(d.value, AnnotationPrefix) {
+			keys = append(keys, d.value)
+		}
+	}
+	require.ElementsMatch(t, keys, Annotations)
+}
+
 // namedThing is a row of the table.
 type namedThing struct{ name, meaning string }
 

@@ -347,6 +347,11 @@ func (r *Reader) newPlan() *fields.Plan {
 	return p
 }
 
+// ReadsAnnotation reports whether an annotation of claims matters.
+func (r *Reader) ReadsAnnotation(key string) bool {
+	return r.plan.Reads(fields.Path{"metadata", "annotations", key})
+}
+
 // AsksOthers reports whether claims.when looks at more than the claim: a claim alone does not show whether it is to be bound now.
 func (r *Reader) AsksOthers() bool {
 	return r.bindWhen != nil && !rules.ReadsClaimAlone(r.bindWhen)

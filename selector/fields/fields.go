@@ -80,6 +80,29 @@ func (s *scan) readObject(r *Plan) map[string]any {
 	return object
 }
 
+// EachName visits the names of an object's fields, each valid until the next, in valid JSON. Of anything else, there are none.
+func EachName(json []byte, visit func(name []byte)) {
+	s := scan{json: json}
+	if s.next() != '{' {
+		return
+	}
+	for more := s.begin(); more; more = s.more() {
+		visit(s.plainName())
+		s.value()
+	}
+}
+
+// Reads reports whether the plan asks for the value at a path.
+func (r *Plan) Reads(p Path) bool {
+	for _, name := range p {
+		if r == nil || r.as == AsWhole {
+			break
+		}
+		r = r.fields[name]
+	}
+	return r != nil
+}
+
 // find the value of a field of an object, and report whether it is there.
 func (s *scan) find(name string) bool {
 	for more := s.begin(); more; more = s.more() {

@@ -157,6 +157,12 @@ type sourcePlace struct {
 	field      *field.Path // the same, as errors show it
 }
 
+// ReadsAnnotation reports whether an annotation of classes matters.
+func (k *ClassKind) ReadsAnnotation(key string) bool {
+	at := fields.Path{"metadata", "annotations", key}
+	return k.plan.Reads(at) || k.lookPlan.Reads(at)
+}
+
 // cordonedSource is where a class is marked as cordoned.
 var cordonedSource = newSource(v1beta1.Source{Annotation: v1beta1.CordonedAnnotation})
 

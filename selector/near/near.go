@@ -51,6 +51,18 @@ func Meant(name string, others []string) string {
 	return ""
 }
 
+// Annotation is Meant for the key of an annotation with our prefix, which says nothing of the likeness.
+func Annotation(key string) string {
+	names := make([]string, len(v1beta1.Annotations))
+	for i, known := range v1beta1.Annotations {
+		names[i] = strings.TrimPrefix(known, v1beta1.AnnotationPrefix)
+	}
+	if best := Name(strings.TrimPrefix(key, v1beta1.AnnotationPrefix), slices.Values(names)); best != "" {
+		return ": did you mean " + v1beta1.AnnotationPrefix + best + "?"
+	}
+	return ""
+}
+
 // Longer returns the shortest of others that begins with a name of 4 bytes or more, such as maxSizeGiB for maxSize, or none.
 func Longer(name string, others iter.Seq[string]) (best string) {
 	for _, other := range slices.Sorted(others) {

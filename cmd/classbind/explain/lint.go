@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -49,6 +50,7 @@ const (
 	ruleUnserved    = "UnservedClass"
 	ruleMeaningless = "MeaninglessMark"
 	ruleOutdated    = "OutdatedPreset"
+	ruleUnknown     = "UnknownAnnotation"
 )
 
 const noName = "it has no metadata.name: give it one"
@@ -76,6 +78,7 @@ var Rules = []Rule{
 	{v1beta1.ReasonNoClaimKinds, Doubt, "A ClassKind serves no ClaimKind."},
 	{ruleUnserved, Remark, "No claim can get a class."},
 	{ruleMeaningless, Doubt, "A class has a mark that its ClassKind does not read, or has no ClassKind."},
+	{ruleUnknown, Doubt, "An object has an annotation of classbind that nothing reads: it may be misspelt."},
 	{ruleOutdated, Doubt, "An object is a copy of a preset that is not the one of this command."},
 }
 
@@ -401,6 +404,15 @@ func (l *linter) marks(ctx context.Context, objects []document) {
 			classKinds[found.GroupKind()] = &l.classKinds[i]
 		}
 	}
+	var registered []byte // what registrations may name
+	for _, k := range l.claimKinds {
+		spec, _ := json.Marshal(k.Spec)
+		registered = append(registered, spec...)
+	}
+	for _, k := range l.classKinds {
+		spec, _ := json.Marshal(k.Spec)
+		registered = append(registered, spec...)
+	}
 	for i := range objects {
 		d := &objects[i]
 		gvk := d.GroupVersionKind()
@@ -417,6 +429,12 @@ func (l *linter) marks(ctx context.Context, objects []document) {
 				l.find(ruleMeaningless, d, key, "the annotation %s means nothing: no file has a ClassKind for the kind", key)
 			case has && kind != nil && !reads(kind, key):
 				l.find(ruleMeaningless, d, key, "the annotation %s means nothing: the ClassKind %q does not read it", key, kind.Name)
+			}
+		}
+		for key := range d.GetAnnotations() {
+			isKnown := !strings.HasPrefix(key, v1beta1.AnnotationPrefix) || slices.Contains(v1beta1.Annotations, key)
+			if !isKnown && !bytes.Contains(registered, []byte(key)) {
+				l.find(ruleUnknown, d, key, "the annotation %s means nothing to classbind%s", key, near.Annotation(key))
 			}
 		}
 		const key = v1beta1.PresetAnnotation

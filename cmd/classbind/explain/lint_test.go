@@ -126,6 +126,12 @@ func TestLint(t *testing.T) {
 			manifests: lintClaimKind(right) + lintClassKind("{claimKinds: [{name: claims.shop.test}], default: {annotation: shop.test/standard}}") + lintClass("a", "classbind.io/default: 'true'"),
 			want:      []string{`the annotation classbind.io/default means nothing: the ClassKind "classes.shop.test" does not read it (MeaninglessMark)`},
 		},
+		"Misspelt": {
+			reason: "We should doubt an annotation of ours that nothing reads, and no other.",
+			manifests: lintClaimKind("{selector: {annotation: classbind.io/my-selector}}") + lintClassKind(offers) +
+				lintClass("a", "classbind.io/wieght: '2', classbind.io/my-selector: x, classbind.io/cordoned: 'false', example.org/x: z"),
+			want: []string{"warning: Class/a: the annotation classbind.io/wieght means nothing to classbind: did you mean classbind.io/weight? (UnknownAnnotation)"},
+		},
 		"Ambiguous": {
 			reason: "We should see that a name cannot tell two kinds apart.",
 			manifests: lintClaimKind("{reference: {path: .spec.className, form: Name}}") + lintClassKind(offers) + lintClass("a", "") +
