@@ -186,13 +186,20 @@ func conversion(how string) string {
 }
 
 // TestOneBadClassKind restarts all replicas while the API server answers 500 to
-// whoever lists the classes of one kind, which it listed before.
+// whoever lists the classes of one kind, which it listed before. Both kinds serve a third claim kind.
 func TestOneBadClassKind(t *testing.T) {
 	t.Parallel()
 	w, before := servedWorld(t, controlplane.Options{})
 	for _, group := range []string{"good.test", "bad.test"} {
-		w.register(t, group, "{}", class(group, "Class", "only", ""))
+		w.register(t, group, "{}", class(group, "Class", "only", fmt.Sprintf("labels: {of: %s}, ", group)))
 	}
+	w.resources(t, "Claim claims.both.test Namespaced")
+	w.apply(t, lateVendor("both.test")+claimKind("claims.both.test", "{classes: {kinds: [{name: classes.bad.test}, {name: classes.good.test}]}}"))
+	w.awaitClaims(t, "claims.both.test")
+	of := func(group string) string {
+		return claimWith("both.test", "of-"+group, fmt.Sprintf("{classSelector: {matchLabels: {of: %s}}}", group))
+	}
+	w.awaitBound(t, of("bad.test"), "Class/only", "We should offer the classes of both.")
 	require.NoError(t, before.Stop())
 
 	w.kubectl(t, "patch", "crd", "classes.bad.test", "--type=merge", "--patch", conversion(brokenConversion))
@@ -207,12 +214,42 @@ func TestOneBadClassKind(t *testing.T) {
 		require.NoError(t, r.Ready(t.Context()), "We should be ready.")
 	}
 	w.awaitReason(t, &v1beta1.ClaimKind{}, "claims.bad.test", v1beta1.ReasonClassKindMissing)
-	w.awaitRefused(t, claim("bad.test", "bad"), `the classes of "classes.bad.test", which were offered to claims of "claims.bad.test" before, are not known yet: `,
+	w.awaitRefused(t, claim("bad.test", "bad"), `the classes of "classes.bad.test", which were offered to claims of "claims.bad.test" before, are not known yet (to go on without them, run: kubectl annotate classkind classes.bad.test classbind.io/ignored=true): `,
 		"We should not decide on part of the classes, and name what is missing.")
-	w.awaitCondition(t, &v1beta1.ClassKind{}, "classes.bad.test", v1beta1.ConditionReady, metav1.ConditionTrue, "") // We wait for it at the next restart, too.
+	const command = "kubectl annotate classkind classes.bad.test classbind.io/ignored="
+	down := func() {
+		for _, part := range []string{`"classes.bad.test"`, "conversion webhook for bad.test/v1", command + "true"} {
+			eventually(t, func(c *attempt) {
+				_, _, err := w.create(t, of("good.test"), client.DryRunAll)
+				refusedWith(c, err, http.StatusInternalServerError, part) // So the API server repeats our 503.
+			}, "We should not narrow in silence what was served, and say who is down, why, and how to go on.")
+			w.awaitCondition(t, &v1beta1.ClaimKind{}, "claims.both.test", v1beta1.ConditionReady, metav1.ConditionFalse, part)
+			w.awaitCondition(t, &v1beta1.ClassKind{}, "classes.bad.test", v1beta1.ConditionReady, metav1.ConditionFalse, strings.Trim(part, `"`))
+		}
+	}
+	down()
+
+	w.kubectl(t, "annotate", "classkind", "classes.bad.test", v1beta1.IgnoredAnnotation+"=true")
+	const warning = `classbind decided without the classes of "classes.bad.test" (Ignored), which an admin has it ignore`
+	w.awaitBound(t, of("good.test"), "Class/only", "We should go on with the classes of the other kind.")
+	_, warnings := w.warned(t, of("good.test"), client.DryRunAll)
+	assert.Contains(t, fmt.Sprint(warnings), warning, "We should say so to each author.")
+	w.awaitBound(t, of("bad.test"), "", "We should offer its classes to nobody.")
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, "claims.both.test", v1beta1.ConditionReady, metav1.ConditionTrue, "")
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, "claims.both.test", v1beta1.ConditionClassKindsRead, metav1.ConditionFalse, v1beta1.IgnoredAnnotation)
+	w.awaitCondition(t, &v1beta1.ClassKind{}, "classes.bad.test", v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.IgnoredAnnotation)
+	w.kubectl(t, "annotate", "classkind", "classes.bad.test", v1beta1.IgnoredAnnotation+"-")
+	down()
+	w.kubectl(t, "annotate", "classkind", "classes.bad.test", v1beta1.IgnoredAnnotation+"=true")
+	w.awaitBound(t, of("good.test"), "Class/only", "We should go on again.")
 
 	w.kubectl(t, "patch", "crd", "classes.bad.test", "--type=merge", "--patch", conversion(noConversion))
+	w.awaitBound(t, claim("bad.test", "bad"), "", "We should ignore it, though it answers.")
+	w.kubectl(t, "annotate", "classkind", "classes.bad.test", v1beta1.IgnoredAnnotation+"-")
 	w.awaitBound(t, claim("bad.test", "bad"), "Class/only", "We should bind its claims once it answers.")
+	w.awaitBound(t, of("bad.test"), "Class/only", "We should offer its classes to all again.")
+	_, warnings = w.warned(t, of("good.test"), client.DryRunAll)
+	assert.Empty(t, warnings)
 	w.awaitClaims(t, "claims.bad.test")
 }
 

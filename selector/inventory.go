@@ -42,7 +42,8 @@ const (
 	_        unknown = iota
 	unread           // They have never been known, so claims are bound without them.
 	missing          // They were offered before.
-	withheld         // The same, and the registration is at fault, whatever the API server answers.
+	withheld         // The same, whatever Opening finds.
+	ignored          // An admin has claims bound without them.
 )
 
 // NewInventory is empty and closed.
@@ -162,11 +163,11 @@ func (i *Inventory) DeleteClasses(classKind string) {
 }
 
 // SetMissing says that the classes of a kind were offered to these claim kinds before and are not known now, and why. Until they are, no
-// claim of these kinds can be bound: the view would be incomplete. It does nothing if the classes are known, or withheld.
+// claim of these kinds can be bound: the view would be incomplete. It does nothing if the classes are known, withheld or ignored.
 func (i *Inventory) SetMissing(classKind string, claimKinds []string, why string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.classes[classKind] == nil && i.unknown[classKind].is != withheld {
+	if i.classes[classKind] == nil && i.unknown[classKind].is < withheld {
 		i.setUnknown(classKind, unknownKind{missing, claimKinds, why})
 	}
 }
@@ -181,14 +182,15 @@ func (i *Inventory) setUnknown(classKind string, kind unknownKind) {
 }
 
 // SetUnread says that a class kind serves these claim kinds, that its classes have never been known, and why, in a word. Claims are decided
-// on without them, and told so. It leaves the claim kinds out for which the classes are known, and does nothing if they are missing.
+// on without them, and told so. It leaves the claim kinds out for which the classes are known, and does nothing if they are missing. It ends
+// that they are ignored.
 func (i *Inventory) SetUnread(classKind string, claimKinds []string, reason string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if s := i.classes[classKind]; s != nil {
 		claimKinds = slices.DeleteFunc(slices.Clone(claimKinds), func(name string) bool { return slices.Contains(s.Kind.ClaimKinds, name) })
 	}
-	if i.unknown[classKind].is <= unread && len(claimKinds) > 0 {
+	if is := i.unknown[classKind].is; (is <= unread || is == ignored) && len(claimKinds) > 0 {
 		i.setUnknown(classKind, unknownKind{unread, claimKinds, reason})
 	}
 }
@@ -199,6 +201,13 @@ func (i *Inventory) Withhold(classKind string, claimKinds []string, why string) 
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.setClasses(classKind, nil, unknownKind{withheld, claimKinds, why})
+}
+
+// Ignore forgets the classes of a kind, and has claims of these kinds decided on without them, and told so.
+func (i *Inventory) Ignore(classKind string, claimKinds []string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.setClasses(classKind, nil, unknownKind{ignored, claimKinds, v1beta1.ReasonIgnored})
 }
 
 // ClearMissing says that nobody waits for the classes of a kind any more, unless they are withheld.
@@ -234,13 +243,13 @@ func (i *Inventory) update(claimKinds ...string) {
 		for _, classKind := range slices.Sorted(maps.Keys(i.unknown)) {
 			switch u := i.unknown[classKind]; {
 			case !slices.Contains(u.claimKinds, name):
-			case u.is == unread:
+			case u.is == unread, u.is == ignored:
 				v.Unread = append(v.Unread, UnreadKind{classKind, u.why})
 			case v.Missing == nil:
 				v.Missing = inventory.Faultf(v1beta1.ReasonClassKindMissing,
-					"the classes of %q, which were offered to claims of %q before, are not known yet: %s; "+
-						"to bind claims without these classes, delete the ClassKind",
-					classKind, name, u.why)
+					"the classes of %q, which were offered to claims of %q before, are not known yet "+
+						"(to go on without them, run: %s): %s", // The cause is last, because an answer may be cut off.
+					classKind, name, v1beta1.IgnoreCommand(classKind), u.why)
 			}
 		}
 		v.needs = UnionRelated(kind)

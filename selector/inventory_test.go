@@ -101,7 +101,7 @@ func TestInventory(t *testing.T) {
 }
 
 func TestInventoryMissing(t *testing.T) {
-	const fault = `the classes of "as", which were offered to claims of "databases.example.org" before, are not known yet: no answer; to bind claims without these classes, delete the ClassKind`
+	const fault = `the classes of "as", which were offered to claims of "databases.example.org" before, are not known yet (to go on without them, run: kubectl annotate classkind as classbind.io/ignored=true): no answer`
 	for name, tc := range map[string]struct {
 		reason string
 		do     []step
@@ -275,6 +275,48 @@ func TestUnread(t *testing.T) {
 	assert.Contains(t, warning(map[string]any{}), "set spec.classSelector or the annotation classbind.io/class-selector")
 	i.SetClaimKind(withPaths(k, PathsCheck{SelectorAbsent: true}))
 	assert.Contains(t, warning(map[string]any{}), ": set the annotation classbind.io/class-selector", "We should name no field that the claim does not have.")
+}
+
+// TestIgnored has claims decided on without the classes of a kind, whatever else is said of these, until that ends.
+func TestIgnored(t *testing.T) {
+	ignore := func(i *Inventory) { i.Ignore("as", []string{databases}) }
+	missing, bound := `): no answer`, `"as" (Ignored), which an admin has it ignore: kubectl describe claimkind databases.example.org`
+	for name, tc := range map[string]struct {
+		reason        string
+		do            []step
+		fault, unread string // parts of the texts
+		classes       int
+	}{
+		"Known":      {"We should offer none of them.", []step{set("as", "gold", databases), ignore}, "", bound, 0},
+		"Missing":    {"We should bind claims again.", []step{miss("as", "no answer", databases), ignore}, "", bound, 0},
+		"Withheld":   {"Whatever is wrong with the registration.", []step{func(i *Inventory) { i.Withhold("as", []string{databases}, "no answer") }, ignore}, "", bound, 0},
+		"MissingYet": {"A replica that starts may wait for them no more.", []step{ignore, miss("as", "no answer", databases)}, "", bound, 0},
+		"Others":     {"We should offer those of others.", []step{set("bs", "gold", databases), set("as", "gold", databases), ignore}, "", bound, 1},
+		"Unread":     {"We should say why they are not known, once they are not ignored any more.", []step{ignore, func(i *Inventory) { i.SetUnread("as", []string{databases}, "NotSynced") }}, "", `"as" (NotSynced), which it cannot read`, 0},
+		"Again":      {"We should bind none until they are known again.", []step{ignore, func(i *Inventory) { i.Withhold("as", []string{databases}, "no answer") }}, missing, "", 0},
+		"Back":       {"We should offer them.", []step{ignore, set("as", "gold", databases)}, "", "", 1},
+		"Deleted":    {"We should forget them.", []step{ignore, drop("as")}, "", "", 0},
+		"ClearedToo": {"We should say so to each author, whoever waits for them no more.", []step{ignore, known("as")}, "", bound, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := NewInventory()
+			register(databases)(i)
+			i.Open()
+			for _, do := range tc.do {
+				do(i)
+			}
+			view, fault := i.Snapshot()[databases], ""
+			if view.Fault != nil {
+				fault = view.Fault.Text
+			}
+			assert.Contains(t, fault, tc.fault, tc.reason)
+			assert.Equal(t, tc.fault == "", fault == "", tc.reason)
+			assert.Contains(t, view.UnreadText(), tc.unread, tc.reason)
+			assert.Equal(t, tc.unread == "", view.UnreadText() == "", tc.reason)
+			assert.Equal(t, tc.classes, view.Len(), tc.reason)
+			assert.Equal(t, tc.fault != "" || tc.unread == bound, view.Incomplete() != nil, "We should let no other class become default where one of them may be.")
+		})
+	}
 }
 
 // TestUnreadForAnother has a class kind, which is known, serve another claim kind.

@@ -19,7 +19,7 @@ type View struct {
 	inventory.Offer
 
 	Kind *ClaimKind
-	// Unread are the class kinds whose classes have never been known, sorted by name. Claims are decided on without them.
+	// Unread are the class kinds whose classes have never been known, or are ignored, sorted by name. Claims are decided on without them.
 	Unread []UnreadKind
 	// Fault is why no claim of this kind can be bound, nil if one can.
 	Fault *inventory.Fault
@@ -36,8 +36,20 @@ type View struct {
 	related map[rules.Key]*inventory.Objects
 }
 
-// UnreadKind is a class kind whose classes have never been known, and the reason in a word.
+// UnreadKind is a class kind whose classes have never been known, or are ignored, and the reason in a word.
 type UnreadKind struct{ Name, Reason string }
+
+// isIgnored reports whether an admin has it ignored.
+func (k UnreadKind) isIgnored() bool { return k.Reason == v1beta1.ReasonIgnored }
+
+// Incomplete is why a class that is not in the view may be the default, nil if none can be. So no other class may take its seat.
+func (v *View) Incomplete() *inventory.Fault {
+	if i := slices.IndexFunc(v.Unread, UnreadKind.isIgnored); i >= 0 && v.Missing == nil {
+		return inventory.Faultf(v1beta1.ReasonIgnored, "the classes of %q are ignored, and one of them may be the default: "+
+			"remove the annotation %s of the ClassKind, or delete the ClassKind", v.Unread[i].Name, v1beta1.IgnoredAnnotation)
+	}
+	return v.Missing
+}
 
 // NewView puts the classes of several kinds together. It has no index, so the time to choose grows with the number of classes.
 func NewView(kind *ClaimKind, classes []*inventory.Classes) *View {

@@ -2,6 +2,7 @@ package selector
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -11,15 +12,18 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// UnreadText says which class kinds claims are decided on without, as their classes were never known; empty if there is none.
+// UnreadText says which class kinds claims are decided on without, as their classes were never known or are ignored; empty if there is none.
 func (v *View) UnreadText() string {
 	if len(v.Unread) == 0 {
 		return ""
 	}
 	kinds := ListFunc(v.Unread, func(k UnreadKind) string { return fmt.Sprintf("%q (%s)", k.Name, k.Reason) })
-	return fmt.Sprintf("classbind decided without the classes of %s, which it cannot read: "+
-		"kubectl describe claimkind %s tells admins what to do",
-		kinds, v.Kind.Name)
+	why := "which it cannot read"
+	if !slices.ContainsFunc(v.Unread, func(k UnreadKind) bool { return !k.isIgnored() }) {
+		why = "which an admin has it ignore"
+	}
+	return fmt.Sprintf("classbind decided without the classes of %s, %s: kubectl describe claimkind %s tells admins what to do",
+		kinds, why, v.Kind.Name)
 }
 
 // unmatched says what the claim asked for, among which classes, and what would help.

@@ -196,8 +196,8 @@ func (g *Guard) allKnown(ctx context.Context, snapshot selector.Snapshot, kind *
 			}
 			continue
 		}
-		if view.Missing != nil {
-			return fmt.Errorf("cannot tell whether %q has a default class: %w", name, view.Missing)
+		if fault := view.Incomplete(); fault != nil {
+			return fmt.Errorf("cannot tell whether %q has a default class: %w", name, fault)
 		}
 	}
 	return nil

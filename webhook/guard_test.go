@@ -459,10 +459,13 @@ func TestGuardOfAMissingClassKind(t *testing.T) {
 			for range 2 { // The second time, the view is changed and not rebuilt.
 				require.Equal(t, tc.fault, i.Snapshot()[claimKindName].Fault.Reason, tc.reason)
 				_, err := s.guard(i).Review(t.Context(), newGuardRequest(sqlClasses, "", silverMarked))
-				require.EqualError(t, err, `cannot tell whether "postgresqlinstances.database.example.org" has a default class: the classes of "rdsclasses.example.org", which were offered to claims of "postgresqlinstances.database.example.org" before, are not known yet: no answer; to bind claims without these classes, delete the ClassKind`, tc.reason)
+				require.EqualError(t, err, `cannot tell whether "postgresqlinstances.database.example.org" has a default class: the classes of "rdsclasses.example.org", which were offered to claims of "postgresqlinstances.database.example.org" before, are not known yet (to go on without them, run: kubectl annotate classkind rdsclasses.example.org classbind.io/ignored=true): no answer`, tc.reason)
 				assert.Empty(t, s.Done)
 				i.SetClasses(index(sqlClasses, "gold"))
 			}
+			i.Ignore(rdsClasses.Name, rdsClasses.ClaimKinds)
+			_, err := s.guard(i).Review(t.Context(), newGuardRequest(sqlClasses, "", silverMarked))
+			require.ErrorContains(t, err, "one of them may be the default: remove the annotation classbind.io/ignored of the ClassKind, or delete the ClassKind", "We should keep one default, though claims are bound without them.")
 			i.SetClasses(index(rdsClasses))
 			request := newGuardRequest(sqlClasses, "", silverMarked)
 			response := mustReview(t, s.stores(request).guard(i).Review, request)
@@ -741,6 +744,9 @@ func TestCollectLeases(t *testing.T) {
 		}, []string{}},
 		"Missing": {"We should keep the Leases of a claim kind of which we do not know all classes.", func(w *leased) {
 			w.inventory.SetMissing("silverclasses.example.org", []string{claimKindName}, "no answer")
+		}, []string{partitionLease("a"), partitionLease("b")}},
+		"Ignored": {"We should keep the Leases of a claim kind while classes of it are ignored.", func(w *leased) {
+			w.inventory.Ignore("silverclasses.example.org", []string{claimKindName})
 		}, []string{partitionLease("a"), partitionLease("b")}},
 		"NotStarted": {"We should keep all Leases before we know anything.", func(w *leased) {
 			w.guard.Snapshot = func() selector.Snapshot { return nil }

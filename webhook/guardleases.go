@@ -59,7 +59,7 @@ func (g *Guard) collectLease(ctx context.Context, snapshot selector.Snapshot, na
 		if k, err := g.ClaimKind(ctx, claimKind); k != nil || err != nil {
 			return err
 		}
-	case view.Missing != nil:
+	case view.Incomplete() != nil:
 		return nil //nolint:nilerr // It is why the Lease is kept.
 	}
 	return g.cluster(snapshot).Collect(ctx, name)

@@ -96,6 +96,14 @@ type ClassKindSpec struct {
 // kind, whatever the ClaimKinds say.
 func (k *ClassKind) CountsClaims() bool { return k.Spec.OnDelete.Denies() || k.HasCapacity() }
 
+// IsIgnored reports whether an admin has claims decided on without the classes.
+func (k *ClassKind) IsIgnored() bool { return k.Annotations[IgnoredAnnotation] == "true" }
+
+// IgnoreCommand is the command by which an admin has claims decided on without the classes of a ClassKind.
+func IgnoreCommand(classKind string) string {
+	return "kubectl annotate classkind " + classKind + " " + IgnoredAnnotation + "=true"
+}
+
 // Serves reports whether the classes can satisfy the claims of a ClaimKind: one of the two names
 // the other.
 func (k *ClassKind) Serves(c *ClaimKind) bool {

@@ -20,6 +20,9 @@ const (
 	CrossplaneWeightAnnotation  = "resourceclass.crossplane.io/weight"
 	// CordonedAnnotation, "true" on a class, keeps it from new claims. Written by cluster admins, read by the selector.
 	CordonedAnnotation = "classbind.io/cordoned"
+	// IgnoredAnnotation, "true" on a ClassKind, has claims decided on without its classes, such as while they cannot be read. Written by
+	// cluster admins, read by all replicas.
+	IgnoredAnnotation = "classbind.io/ignored"
 	// ClassSelectorAnnotation on a claim is its class selector in the syntax of kubectl's --selector, unless the ClaimKind names another
 	// annotation. Written by claim authors, mostly for claim kinds without a selector field, read by the selector.
 	ClassSelectorAnnotation = "classbind.io/class-selector"
@@ -206,6 +209,8 @@ const (
 	// ReasonClassKindMissing says that a class kind that serves the claim kind was served before, and that this replica does not know its
 	// classes yet.
 	ReasonClassKindMissing = "ClassKindMissing"
+	// ReasonIgnored says that an admin has a class kind ignored, so that its classes are offered to no claim.
+	ReasonIgnored = "Ignored"
 	// ReasonRelatedMissing says that objects that claims name are not known on this replica, so that expressions have no result.
 	ReasonRelatedMissing = "RelatedMissing"
 	// ReasonExpressionsValid and ReasonInvalidExpression report whether all expressions compile, ReasonMistypedExpression that one fails by

@@ -83,7 +83,7 @@ func (l *leadership) term(ctx context.Context) error {
 	configurator := &webhookconfig.Configurator{
 		Registration: l.registration, Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 		Serving:  func(ctx context.Context, ca []byte) error { return l.gate.Verify(ctx, l.options.webhookAddress, ca) },
-		Servable: l.registration.Servable, Offered: l.registration.Offered,
+		Servable: l.registration.Servable, Guarded: l.registration.Guarded,
 		Address: webhookconfig.Address{Namespace: l.options.namespace, URL: l.options.webhookURL, Service: l.options.service},
 	}
 	if l.options.webhookURL == "" {

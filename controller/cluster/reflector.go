@@ -2,6 +2,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -23,6 +24,9 @@ import (
 // listTimeout limits one page of a list. It is longer than an API server's own limit, 60 s: only one that never answers is asked again.
 const listTimeout = 90 * time.Second
 
+// watchPatience is how long a watch may go without an answer before a list is asked why. A client tries one that gets 429 again by itself.
+const watchPatience = 2 * time.Second
+
 // Objects are what a Reflector lists and watches.
 type Objects struct {
 	Name  string
@@ -30,6 +34,37 @@ type Objects struct {
 	Watch func(context.Context, metav1.ListOptions) (apiwatch.Interface, error)
 	// Client reports whether it can list by a watch.
 	Client any
+	// Why returns the error of a list, which names the cause where a watch is not answered, or only with 429. It may be nil.
+	Why func(context.Context) error
+}
+
+// watch the objects. Meanwhile observe gets the error of a list if there is no answer.
+func (o *Objects) watch(ctx context.Context, options metav1.ListOptions, observe func(error)) (apiwatch.Interface, error) {
+	if o.Why == nil {
+		return o.Watch(ctx, options)
+	}
+	why := func(ctx context.Context) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, listTimeout)
+		defer cancel()
+		return truncate.Error(cmp.Or(recovered.Do(func() error { err = o.Why(ctx); return nil }), err))
+	}
+	asking, answered := context.WithCancel(ctx)
+	defer answered()
+	asked := make(chan struct{})
+	ask := time.AfterFunc(watchPatience, func() {
+		defer close(asked)
+		if err := why(asking); err != nil && asking.Err() == nil {
+			observe(err)
+		}
+	})
+	events, err := o.Watch(ctx, options)
+	if answered(); !ask.Stop() {
+		<-asked
+	}
+	if apierrors.IsTooManyRequests(err) {
+		err = cmp.Or(why(ctx), err)
+	}
+	return events, err
 }
 
 // Follow keeps ours up to date with the objects until the context ends. It calls answered, from a goroutine of its own, when the API
@@ -40,10 +75,12 @@ func Follow[T any](ctx context.Context, o Objects, ours Keeper[T], health *Healt
 			answered(err)
 		}
 	}
+	streamed := false // The objects come by a watch. Only the Reflector uses it, one call after another.
 	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			ctx, cancel := context.WithTimeout(ctx, listTimeout)
 			defer cancel()
+			streamed = false
 			list, err := o.List(ctx, options)
 			if err = truncate.Error(err); err != nil { // Only the watch reports recovery.
 				observe(err)
@@ -51,13 +88,20 @@ func Follow[T any](ctx context.Context, o Objects, ours Keeper[T], health *Healt
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (apiwatch.Interface, error) {
-			events, err := o.Watch(ctx, options)
-			err = truncate.Error(err)
-			observe(err)
+			streamed = options.SendInitialEvents != nil
+			events, err := o.watch(ctx, options, observe)
+			if err = truncate.Error(err); err != nil || !streamed { // A stream that begins may yet end with an error.
+				observe(err)
+			}
 			return events, err
 		},
 	}, o.Client)
-	watched := &store[T]{ours: ours, health: health, name: o.Name, log: logf.FromContext(ctx)}
+	replaced := func() {
+		if streamed {
+			observe(nil)
+		}
+	}
+	watched := &store[T]{ours: ours, health: health, name: o.Name, log: logf.FromContext(ctx), replaced: replaced}
 	reflector := cache.NewReflectorWithOptions(lw, nil, watched, cache.ReflectorOptions{
 		Name: o.Name, TypeDescription: o.Name,
 		// Notices a role that a vendor grants later within seconds. The default may wait for a minute.
@@ -89,6 +133,8 @@ type store[T any] struct {
 	health *Health
 	name   string
 	log    logr.Logger
+	// replaced is called after the objects are.
+	replaced func()
 }
 
 // Add is called by the Reflector, as are the others.
@@ -129,6 +175,7 @@ func (s *store[T]) Replace(objects []any, version string) error {
 	})
 	if err == nil {
 		s.health.Confirm(time.Now())
+		s.replaced()
 	}
 	return err
 }

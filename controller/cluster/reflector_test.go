@@ -88,7 +88,7 @@ func TestStreamsAreTransformed(t *testing.T) {
 
 func TestStoreRecovers(t *testing.T) {
 	n, h := &noted{poison: "bad", names: make(chan []string, 9)}, &Health{}
-	s := &store[string]{ours: n, health: h, log: logr.Discard()}
+	s := &store[string]{ours: n, health: h, log: logr.Discard(), replaced: func() {}}
 	require.ErrorContains(t, s.Replace([]any{"good", "bad"}, "1"), "panic: poison", "We should take a panic for an error.")
 	assert.Zero(t, h.confirmed, "We should not say that we know the objects.")
 	for _, change := range []func(any) error{s.Add, s.Update, s.Delete} {
@@ -103,6 +103,47 @@ func TestStoreRecovers(t *testing.T) {
 	assert.Equal(t, 7, same, "We should have it fail where it is taken in.")
 	s.UpdateResourceVersion("2")
 	assert.False(t, h.confirmed.IsZero(), "We should note that the API server said that nothing happened.")
+}
+
+// TestWhyNotAnswered has an API server that does not answer a watch, or breaks it off, while a list fails with the cause.
+func TestWhyNotAnswered(t *testing.T) {
+	handlers := utilruntime.ErrorHandlers
+	utilruntime.ErrorHandlers = nil
+	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
+	cause := apierrors.NewInternalError(errors.New("conversion webhook for example.org/v1, Kind=Gold failed"))
+	for name, watch := range map[string]func(context.Context) (apiwatch.Interface, error){
+		"TooManyRequests": func(context.Context) (apiwatch.Interface, error) { return nil, apierrors.NewTooManyRequests("initializing", 1) },
+		"NoAnswer": func(ctx context.Context) (apiwatch.Interface, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+		"Silent": func(context.Context) (apiwatch.Interface, error) {
+			events := apiwatch.NewFake()
+			go func() { time.Sleep(time.Second); events.Error(&cause.ErrStatus) }()
+			return events, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, lists, answers := &Health{}, 0, []string(nil)
+				ctx, stop := context.WithCancel(t.Context())
+				Follow(ctx, Objects{
+					Name: "golds.example.org", Client: &metadata.Client{},
+					List:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, cause },
+					Watch: func(ctx context.Context, _ metav1.ListOptions) (apiwatch.Interface, error) { return watch(ctx) },
+					Why:   func(context.Context) error { lists++; return cause },
+				}, &noted{}, h, func(err error) { answers = append(answers, fmt.Sprint(err)) })
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				_, err := h.LastError()
+				require.ErrorContains(t, err, "conversion webhook", "We should know the cause, and not say that there is no answer yet.")
+				assert.Len(t, answers, 1, "We should say so once: %q", answers)
+				assert.Less(t, lists, 40, "We should not ask all the time.")
+				stop()
+				synctest.Wait()
+			})
+		})
+	}
 }
 
 // TestListHasADeadline has an API server that never answers a list.

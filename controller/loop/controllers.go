@@ -18,15 +18,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/recovered"
 )
 
-// RevisionChanged ignores updates of status and metadata, but not those in which a recreated object replaces the old one.
+// RevisionChanged ignores updates of status and metadata, but not those in which a recreated object replaces the old one, nor those by which
+// an admin has a ClassKind ignored.
 var RevisionChanged = builder.WithPredicates(RevisionPredicate)
 
 // RevisionPredicate is the same, to be combined with others.
 var RevisionPredicate = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
+	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
+		e.ObjectOld.GetAnnotations()[v1beta1.IgnoredAnnotation] != e.ObjectNew.GetAnnotations()[v1beta1.IgnoredAnnotation]
 }}
 
 // RequestAfterUpdate requests an object some time after it was updated, by whomever.

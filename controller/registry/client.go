@@ -100,6 +100,10 @@ func (c *classClient) objects(name string, kind resourceKind) cluster.Objects {
 		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			return c.watch(ctx, kind, o)
 		},
+		Why: func(ctx context.Context) error {
+			_, err := c.list(ctx, kind, "", metav1.ListOptions{Limit: 1})
+			return err
+		},
 	}
 }
 

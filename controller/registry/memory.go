@@ -75,7 +75,7 @@ func (r *Registration) Remember(before *Memory, claimKinds []v1beta1.ClaimKind, 
 	}
 	for i := range classKinds {
 		k := &classKinds[i]
-		if r.Offered(k) || before.ServedClasses(k) && !r.State(k.Name).gone() {
+		if r.mayOffer(k, before) {
 			now.ClassKinds = append(now.ClassKinds, k.Name)
 		}
 	}
@@ -87,8 +87,18 @@ func (r *Registration) Remember(before *Memory, claimKinds []v1beta1.ClaimKind, 
 	return string(text), nil
 }
 
-// Offered reports whether the classes of a kind are offered to claims of one of the kinds that it serves.
-func (r *Registration) Offered(k *v1beta1.ClassKind) bool {
+// mayOffer reports whether the classes of a kind are offered, or were and will be once they are known, or not ignored any more.
+func (r *Registration) mayOffer(k *v1beta1.ClassKind, before *Memory) bool {
+	return r.offered(k) || before.ServedClasses(k) && !r.State(k.Name).gone()
+}
+
+// Guarded reports whether classes of a kind may be default classes. Those that a starting leader does not know yet, and ignored ones, may be.
+func (r *Registration) Guarded(ctx context.Context, k *v1beta1.ClassKind) bool {
+	return r.mayOffer(k, r.memory(ctx))
+}
+
+// offered reports whether the classes of a kind are offered to claims of one of the kinds that it serves.
+func (r *Registration) offered(k *v1beta1.ClassKind) bool {
 	classes := r.State(k.Name).Classes
 	if classes == nil {
 		return false

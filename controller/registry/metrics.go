@@ -29,6 +29,10 @@ var (
 	classKindReady = prometheus.NewDesc("classbind_class_kind_ready",
 		"Whether this replica sees the classes of a kind as they are now, 1 or 0: with 0 it offers those that it last saw, or none.",
 		[]string{"class_kind"}, nil)
+	classKindMissing = prometheus.NewDesc("classbind_class_kind_missing",
+		"Whether this replica does not know the classes of a kind that were offered before, so that it binds no claim of the kinds "+
+			"that it serves, 1 or 0. The condition Ready of the ClassKind says why.",
+		[]string{"class_kind"}, nil)
 	knownClasses = prometheus.NewDesc("classbind_classes",
 		"Classes of a kind that this replica knows.",
 		[]string{"class_kind"}, nil)
@@ -56,7 +60,7 @@ func (r *Registration) RegisterMetrics() error {
 // Describe is called by the registry, as is Collect.
 func (m registrationMetrics) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		defaultClasses, claimKindReady, claimKindUnserved, classKindReady, knownClasses, viewAge, relatedReady, relatedObjects,
+		defaultClasses, claimKindReady, claimKindUnserved, classKindReady, classKindMissing, knownClasses, viewAge, relatedReady, relatedObjects,
 	} {
 		to <- d
 	}
@@ -96,7 +100,11 @@ func (m registrationMetrics) Collect(to chan<- prometheus.Metric) {
 	// The cache does not answer until it is filled.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	claimKinds, _, _ := List(ctx, m.reader)
+	claimKinds, classKinds, _ := List(ctx, m.reader)
+	for i := range classKinds {
+		k, s := &classKinds[i], m.State(classKinds[i].Name)
+		gauge(classKindMissing, number(s.Classes == nil && !k.IsIgnored() && !s.gone() && m.Served(ctx, k)), k.Name)
+	}
 	for i := range claimKinds {
 		k := &claimKinds[i]
 		gauge(claimKindReady, number(meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionReady)), k.Name)

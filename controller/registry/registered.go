@@ -66,14 +66,25 @@ func (c *ClassKinds) reconcileClassKind(ctx context.Context, name string) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	names := rules.ServedNames(k, served)
+	if k.IsIgnored() {
+		c.reject(&inventory.ClassKind{Name: name, ClaimKinds: names, Fault: ignoredFault(name)}, c.resources.Served(ctx, k))
+		return ctrl.Result{}, nil
+	}
 	found, err := c.resources.LookUp(ctx, name, "list", "watch")
 	return Followed{
 		Withdraw:   func(why error) { c.withdraw(name, why) },
-		Unanswered: func(why error) { c.unanswered(name, rules.ServedNames(k, served), why) },
+		Unanswered: func(why error) { c.unanswered(name, names, why) },
 		Follow: func() (bool, error) {
 			return c.follow(ctx, inventory.NewClassKind(k, found.GroupVersionKind, found.Namespaced, served...)), nil
 		},
 	}.LookedUp(err)
+}
+
+// ignoredFault is why no claim is offered the classes of an ignored kind.
+func ignoredFault(name string) *inventory.Fault {
+	return inventory.Faultf(v1beta1.ReasonIgnored, "its classes are offered to no claim, because the ClassKind has the annotation %s; "+
+		"to offer them again, run: kubectl annotate classkind %s %[1]s-", v1beta1.IgnoredAnnotation, name)
 }
 
 // get returns what is known of a class kind, which is nothing of a new one. Its caller holds mu.
@@ -97,11 +108,11 @@ func (c *ClassKinds) follow(ctx context.Context, kind *inventory.ClassKind) bool
 	entry := &registered{kind: kind, offered: old.offered}
 	entry.objects = old.objects
 	c.kinds[kind.Name] = entry
-	c.setUnread(kind.Name, kind.ClaimKinds, entry, v1beta1.ReasonNotSynced)
 	entry.watch = &classWatch{
 		name: kind.Name, kept: keptClasses{kind, c.client.stored}, objects: inventory.NewClasses(kind, nil),
 		publish: func(classes *inventory.Classes, changed *seen[*inventory.Class]) { c.publish(entry, classes, changed) },
 	}
+	c.setUnread(kind.Name, kind.ClaimKinds, entry)
 	entry.watch.start(ctx, c.client, func(err error) { c.answered(entry, err) })
 	logf.FromContext(ctx).Info("Watching the classes of a kind",
 		"classKind", kind.Name, "version", kind.GroupVersionKind.Version, "metadataOnly", kind.MetadataOnly())
@@ -110,13 +121,10 @@ func (c *ClassKinds) follow(ctx context.Context, kind *inventory.ClassKind) bool
 
 // answered records the API server's answer to a watch.
 func (c *ClassKinds) answered(entry *registered, err error) {
-	kind, reason := entry.kind, v1beta1.ReasonNotSynced
-	if apierrors.IsForbidden(err) {
-		reason = v1beta1.ReasonNotPermitted
-	}
+	kind := entry.kind
 	c.mu.Lock()
 	if c.kinds[kind.Name] == entry {
-		c.setUnread(kind.Name, kind.ClaimKinds, entry, reason)
+		c.setUnread(kind.Name, kind.ClaimKinds, entry)
 	}
 	c.mu.Unlock()
 	c.changed.Notify(kind)
@@ -125,10 +133,15 @@ func (c *ClassKinds) answered(entry *registered, err error) {
 	}
 }
 
-// setUnread records in the inventory that the classes of a kind are not read, unless they were offered. Its caller holds mu.
-func (c *ClassKinds) setUnread(name string, claimKinds []string, entry *registered, reason string) {
-	if entry.objects != nil || !entry.offered {
-		c.inventory.SetUnread(name, claimKinds, reason)
+// setUnread records in the inventory that the classes of a kind are not read, or that they are missing if they were offered. Its caller holds
+// mu.
+func (c *ClassKinds) setUnread(name string, claimKinds []string, entry *registered) {
+	unread := *entry
+	unread.objects = nil // Those of the watch before are no answer.
+	if s := unread.stateOf(name); entry.objects != nil || !entry.offered {
+		c.inventory.SetUnread(name, claimKinds, s.Reason)
+	} else {
+		c.inventory.Withhold(name, claimKinds, s.Message)
 	}
 }
 
@@ -191,17 +204,17 @@ func (c *ClassKinds) drop(name string) {
 	}
 }
 
-// reject takes the classes of a kind out, because its registration is at fault. If they were ever offered, no claim of its claim kinds is
-// bound until that is mended, or they are not to be offered any more.
+// reject takes the classes of a kind out, because its registration is at fault, or ignored. If they were ever offered, no claim of its claim
+// kinds is bound until a fault is mended, or they are not to be offered any more.
 func (c *ClassKinds) reject(kind *inventory.ClassKind, served bool) {
 	c.mu.Lock()
 	old, entry := c.get(kind.Name), unfollowed(kind.Fault)
 	entry.offered = served || old.objects != nil || old.offered
 	c.kinds[kind.Name] = entry
-	if entry.offered {
-		c.inventory.Withhold(kind.Name, kind.ClaimKinds, kind.Fault.Text)
+	if kind.Fault.Reason == v1beta1.ReasonIgnored {
+		c.inventory.Ignore(kind.Name, kind.ClaimKinds)
 	} else {
-		c.setUnread(kind.Name, kind.ClaimKinds, entry, kind.Fault.Reason)
+		c.setUnread(kind.Name, kind.ClaimKinds, entry)
 	}
 	c.mu.Unlock()
 	c.removed(kind.Name, old)
@@ -228,7 +241,7 @@ func (c *ClassKinds) unanswered(name string, claimKinds []string, why error) {
 		entry := unfollowed(why)
 		entry.offered, entry.since = old.offered, old.sinceOf(why)
 		c.kinds[name] = entry
-		c.setUnread(name, claimKinds, entry, ReasonFor(why))
+		c.setUnread(name, claimKinds, entry)
 	}
 	c.mu.Unlock()
 	c.changed.Notify(&inventory.ClassKind{Name: name, ClaimKinds: claimKinds})
@@ -253,10 +266,14 @@ func Permit(classKind string) string {
 func (c *ClassKinds) State(name string) State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k := c.kinds[name]
-	if k == nil {
-		return State{Reason: v1beta1.ReasonNotSynced, Message: "not looked up yet"}
+	if k := c.kinds[name]; k != nil {
+		return k.stateOf(name)
 	}
+	return State{Reason: v1beta1.ReasonNotSynced, Message: "not looked up yet"}
+}
+
+// stateOf the class kind of this name.
+func (k *registered) stateOf(name string) State {
 	if k.watch == nil {
 		return notWatched(k.err, k.since)
 	}

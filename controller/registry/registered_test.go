@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -404,6 +405,59 @@ func TestInvalidClassKind(t *testing.T) {
 	})
 }
 
+// TestIgnoredClassKind has an admin go on without the classes of a kind, while they can be listed and while they cannot.
+func TestIgnoredClassKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, classKind := newInvalidWorld(t)
+		defer w.end()
+		defer w.drop(plans)
+		ignore := func(value string) {
+			w.cache.ClassKinds[0].Annotations = map[string]string{v1beta1.IgnoredAnnotation: value}
+			_, err := w.reconcileClassKind(t.Context(), plans)
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+		offered := func() int { return w.Inventory.Snapshot()[claims].Len() }
+		w.server.Serve("gold")
+		classKind(1, "", claims)
+		known := offered()
+		assert.Equal(t, 1, known)
+		ctx, stop := context.WithCancel(t.Context())
+		w.OnChange(ctx, func(*inventory.ClassKind) {
+			view := w.Inventory.Snapshot()[claims]
+			assert.True(t, view.Fault != nil || view.Len() > 0 || len(view.Unread) > 0, "We should never bind a claim without them in silence.")
+		})
+
+		ignore("false")
+		assert.Equal(t, known, offered(), "We should ignore nothing that no admin has us ignore.")
+		w.server.Refuse(http.StatusInternalServerError, "the conversion webhook is down\x1b")
+		ignore("true")
+		assert.Zero(t, offered(), "We should offer them to nobody, though we know them.")
+		assert.Empty(t, w.fault(claims))
+		assert.Contains(t, w.Inventory.Snapshot()[claims].UnreadText(), `"`+plans+`" (Ignored)`)
+		state := w.State(plans)
+		assert.Equal(t, v1beta1.ReasonIgnored, state.Reason)
+		assert.Contains(t, state.Message, "run: kubectl annotate classkind "+plans+" classbind.io/ignored-")
+		assert.False(t, state.Pending(), "A replica that starts should not wait for them.")
+		assert.False(t, state.gone(), "We should remember that they were served.")
+		assert.Equal(t, v1beta1.ReasonIgnored, w.ProbeClasses(t.Context(), &w.cache.ClassKinds[0]).Reason, "We should say so at apply.")
+
+		ignore("")
+		for _, part := range []string{`"` + plans + `"`, `the conversion webhook is down\x1b`, "kubectl annotate classkind " + plans + " classbind.io/ignored=true"} {
+			assert.Contains(t, w.fault(claims), part, "We should bind no claim once they are to be offered and cannot be listed, and say why.")
+		}
+		ignore("true")
+		assert.Empty(t, w.fault(claims))
+		w.server.Serve("gold")
+		ignore("")
+		stop()
+		assert.Equal(t, 1, offered(), "We should offer them again.")
+		assert.Empty(t, w.fault(claims))
+		assert.Empty(t, w.Inventory.Snapshot()[claims].Unread)
+	})
+}
+
 // Claims are not bound without classes that were offered before, whatever the API server says meanwhile.
 func TestInvalidClassKindStaysMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -415,7 +469,7 @@ func TestInvalidClassKindStaysMissing(t *testing.T) {
 		})
 		classKind(2, "class.", claims)
 
-		w.unanswered(plans, nil, errors.New("connection refused"))
+		w.unanswered(plans, []string{claims}, errors.New("connection refused"))
 		classKind(3, "class.", claims)
 		assert.Contains(t, w.fault(claims), "spec.offerWhen", "We should remember it while the API server does not answer.")
 

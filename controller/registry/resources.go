@@ -133,6 +133,9 @@ func (f Followed) LookedUp(err error) (ctrl.Result, error) {
 
 // ProbeClasses returns the state of a class kind, with the classes that are offered: not nil, but none, if they would be.
 func (r *Registration) ProbeClasses(ctx context.Context, k *v1beta1.ClassKind, claimKinds ...*v1beta1.ClaimKind) State {
+	if k.IsIgnored() {
+		return notWatched(ignoredFault(k.Name), time.Time{})
+	}
 	if state := r.State(k.Name); state.Reason == v1beta1.ReasonServed {
 		return state
 	}

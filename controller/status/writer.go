@@ -167,10 +167,6 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 	}
 	state := s.Registration.State(name)
 	served := s.Registration.Served(ctx, k)
-	if served && state.Pending() && (state.Reason != v1beta1.ReasonNotPermitted || state.JustRefused()) {
-		// The status stays until we know, or an admin has to act.
-		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil
-	}
 	if state.Reason == v1beta1.ReasonServed && state.Revision != inventory.RevisionOf(k) {
 		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil // The watch is about to follow the new registration.
 	}
@@ -189,8 +185,9 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 	if !known {
 		return ctrl.Result{RequeueAfter: statusDelay}, nil
 	}
-	if k.Status.Served = served; served && state.Classes == nil {
-		ready.Message += "; no claim of its claim kinds is bound until then, because its classes were offered to them before"
+	if k.Status.Served = served; served && state.Classes == nil && state.Reason != v1beta1.ReasonIgnored {
+		ready.Message += "; no claim of its claim kinds is bound until then, because its classes were offered to them before; " +
+			"to bind claims without these classes until then, run: " + v1beta1.IgnoreCommand(name)
 	}
 	guarded, err := s.guarded(ctx, k)
 	if err != nil {

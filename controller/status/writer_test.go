@@ -294,13 +294,11 @@ func TestReconcileClassKindStatus(t *testing.T) {
 			reason: "We should say why there is no watch, which has nothing to do with the generation.", state: registry.State{Reason: v1beta1.ReasonNotInstalled},
 			want: "False/NotInstalled",
 		},
-		"NotLookedUp": {reason: "We should say that we have not looked at a new one yet.", state: notLookedUp, want: "False/NotSynced"},
-		"NotLookedUpYetReady": {
-			reason: "We should let the status stand while we do not know: others that start must wait for it, too.", ready: true, state: notLookedUp,
-			again: registry.RetryCRDAfter,
-		},
-		"JustRefused": {reason: "We should let the status stand until we believe the refusal.", ready: true, state: refused(time.Now()), again: registry.RetryCRDAfter},
-		"Refused":     {reason: "We should say that we may not list what we could list before.", ready: true, state: refused(long), want: "False/NotPermitted"},
+		"NotLookedUp":         {reason: "We should say that we have not looked at a new one yet.", state: notLookedUp, want: "False/NotSynced"},
+		"NotLookedUpYetReady": {reason: "We should not say that classes are offered that this leader does not have.", ready: true, state: notLookedUp, want: "False/NotSynced"},
+		"JustRefused":         {reason: "Nor where the API server has just refused them.", ready: true, state: refused(time.Now()), want: "False/NotPermitted"},
+		"Ignored":             {reason: "Nor where an admin has them ignored.", ready: true, state: registry.State{Reason: v1beta1.ReasonIgnored, Message: "ignored"}, want: "False/Ignored"},
+		"Refused":             {reason: "We should say that we may not list what we could list before.", ready: true, state: refused(long), want: "False/NotPermitted"},
 	} {
 		t.Run(tcName, func(t *testing.T) {
 			k := v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 7}}
@@ -312,6 +310,11 @@ func TestReconcileClassKindStatus(t *testing.T) {
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.again}, result, tc.reason)
 			assert.Equal(t, tc.want, writtenReady(t, c), tc.reason)
+			if tc.ready && tc.want != "" {
+				ready := last(c.Updated[0].(*v1beta1.ClassKind).Status.Conditions, v1beta1.ConditionReady)
+				says := strings.HasSuffix(ready.Message, "run: kubectl annotate classkind golds.example.org classbind.io/ignored=true")
+				assert.Equal(t, tc.state.Reason != v1beta1.ReasonIgnored, says, "We should say how to go on without the classes: %s", ready.Message)
+			}
 		})
 	}
 }

@@ -41,10 +41,10 @@ const (
 // its calls, once the leader can serve it. It never creates the three objects: they belong to whoever deploys classbind.
 type Configurator struct {
 	Registration *registry.Registration
-	// Servable reports whether the claims of a kind can be bound, and Offered whether the classes of one are
-	// offered to claims. They are those of the Registration.
+	// Servable reports whether the claims of a kind can be bound, and Guarded whether classes of one may be
+	// default classes. They are those of the Registration.
 	Servable func(context.Context, *v1beta1.ClaimKind) bool
-	Offered  func(*v1beta1.ClassKind) bool
+	Guarded  func(context.Context, *v1beta1.ClassKind) bool
 	Client   client.Client
 	Live     client.Reader // from the API server itself
 	Address

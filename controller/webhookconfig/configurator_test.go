@@ -51,7 +51,7 @@ func newConfigurator(t *testing.T, c *controllertest.Cached, ca []byte, unregist
 	return &Configurator{
 		Registration: registration,
 		Servable:     func(_ context.Context, k *v1beta1.ClaimKind) bool { return len(k.Status.Conditions) == 0 },
-		Offered: func(k *v1beta1.ClassKind) bool {
+		Guarded: func(_ context.Context, k *v1beta1.ClassKind) bool {
 			return meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionReady)
 		},
 		Client: c, Live: live, Address: Address{Namespace: "own", Service: "classbind"},

@@ -125,7 +125,7 @@ func (w *Configurator) writeClasses(ctx context.Context, r *round) error {
 		return !selector.WatchesClaims(&c, rules.Serving(&c, r.classKinds)...)
 	})
 	// Classes that are offered to nobody need no guard.
-	guarded := slices.DeleteFunc(r.classKinds, func(k v1beta1.ClassKind) bool { return !w.Offered(&k) })
+	guarded := slices.DeleteFunc(r.classKinds, func(k v1beta1.ClassKind) bool { return !w.Guarded(ctx, &k) })
 	entryRules, incomplete := rulesOf(ctx, guarded, func(ctx context.Context, k *v1beta1.ClassKind) (*rule, error) {
 		return w.classRule(ctx, k.Name, r.current.ClassEntry(k.Name))
 	})

@@ -268,6 +268,10 @@ func (k *Kind) offered(ctx context.Context, ck *v1beta1.ClassKind) (*inventory.C
 }
 
 func (k *Kind) list(ctx context.Context, ck *v1beta1.ClassKind) (*inventory.Classes, error) {
+	if ck.IsIgnored() {
+		k.note("the classes of %s are left out, as classbind does: the ClassKind has the annotation %s", ck.Name, v1beta1.IgnoredAnnotation)
+		return nil, nil
+	}
 	ready := meta.FindStatusCondition(ck.Status.Conditions, v1beta1.ConditionReady)
 	if ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason != v1beta1.ReasonAmbiguousReference { // The View knows that.
 		k.note("classbind may know other classes of %s than these, by the status (%s): %s", ck.Name, ready.Reason, ready.Message)
