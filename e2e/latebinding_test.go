@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,6 +20,54 @@ import (
 	"github.com/classbind/classbind/e2e/controlplane"
 	"github.com/classbind/classbind/e2e/load"
 )
+
+// TestImmutableClaims has claims wait whose schema refuses a reference that is added later: by COSI's own rule, and by one in other words.
+func TestImmutableClaims(t *testing.T) {
+	w := sharedWorld(t)
+	for name, rule := range map[string]string{
+		"cosi":  "has(oldSelf.className) == has(self.className)",
+		"other": "!has(self.className) || has(oldSelf.className)",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			group := name + ".immutable.test"
+			kind, spec := "claims."+group, "          spec:\n            type: object\n"
+			w.resources(t, "Class classes."+group+" Cluster")
+			w.apply(t, strings.Replace(fmt.Sprintf(schemaOfClaims, group, "className: {type: string}"), spec,
+				spec+fmt.Sprintf("            x-kubernetes-validations: [{rule: %q, message: className cannot be added}]\n", rule), 1))
+			w.awaitCRDs(t, kind)
+			w.apply(t, lateVendor(group)+serving("classes."+group, kind)+
+				claimKind(kind, "{whenUnmatched: BindLater, reference: {path: .spec.className, form: Name}}"))
+			w.awaitClaims(t, kind)
+			wanting := func(name, tier string) string {
+				return claimWith(group, name, fmt.Sprintf("{classSelector: {matchLabels: {tier: %s}}}", tier))
+			}
+			const promise, cause = "it will be bound when a class matches", "className cannot be added"
+			_, warnings := w.warned(t, wanting("waits", "gold"))
+			if name == "cosi" {
+				assert.Contains(t, fmt.Sprint(warnings), "it cannot be bound later, because the schema refuses that (.spec: "+cause+"): create it again")
+				w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionLateBinding, metav1.ConditionFalse, cause)
+			}
+			w.apply(t, tierClass(group, "gold"))
+			w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionLateBinding, metav1.ConditionFalse, cause)
+			eventually(t, func(c *attempt) {
+				events := &eventsv1.EventList{}
+				require.NoError(c, w.List(t.Context(), events, client.InNamespace("default")))
+				require.True(c, slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
+					return e.Regarding.APIVersion == group+"/v1" && e.Reason == v1beta1.EventReferenceRefused && strings.Contains(e.Note, cause)
+				}))
+			}, "We should tell the author why the claim stays without a class.")
+			eventually(t, func(c *attempt) {
+				_, warnings, err := w.create(t, wanting("later", "silver"), client.DryRunAll)
+				require.NoError(c, err)
+				require.NotContains(c, fmt.Sprint(warnings), promise)
+			}, "We should promise no author what was just refused.")
+			created, _ := w.warned(t, wanting("new", "gold"))
+			class, _, _ := unstructured.NestedString(created.Object, "spec", "className")
+			assert.Equal(t, "gold", class, "We should bind claims that are created now.")
+		})
+	}
+}
 
 func (w *world) awaitWaiting(t *testing.T, claimKind string, n int) {
 	k := &v1beta1.ClaimKind{}

@@ -50,6 +50,8 @@ type ClaimKind struct {
 	free    int
 	// CannotBindLater is whether the leader could not bind claims later when it last tried, by the status. It is for texts alone.
 	CannotBindLater atomic.Bool
+	// immutable is the rule of the schema for which claims are not bound later, empty if there is none.
+	immutable string
 	// selectorAbsent says that the schema of the claims has no field for the selector.
 	selectorAbsent bool
 	// fault of the registration, whatever its classes; nil if there is none.

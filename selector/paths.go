@@ -30,6 +30,8 @@ type PathsCheck struct {
 	Required []v1beta1.FieldPath
 	// Company are the fields of a reference that the schema requires and only an author can give.
 	Company []string
+	// Immutable is the rule of the schema that refuses a reference which is added to a stored claim, empty if no such rule is found.
+	Immutable string
 
 	// pruned is what the API server would remove, empty if it is nothing.
 	pruned string
@@ -73,7 +75,7 @@ func (c *PathsCheck) addProblem(text string) {
 // SetPaths has the claim kind heed what the schema of its claims says. It is for one that is not used yet.
 func (k *ClaimKind) SetPaths(c PathsCheck) {
 	k.Require(c.Required, c.Company)
-	k.selectorAbsent = c.SelectorAbsent
+	k.selectorAbsent, k.immutable = c.SelectorAbsent, c.Immutable
 	if reason, text := c.problem(); reason != "" && (k.fault == nil || k.fault.Reason == v1beta1.ReasonInvalidExpression) {
 		k.fault = inventory.Faultf(reason, "claim kind %q: %s", k.Name, text)
 	}
@@ -83,6 +85,7 @@ func (k *ClaimKind) SetPaths(c PathsCheck) {
 func CheckPaths(k *ClaimKind, s *openapi.Schema) (c PathsCheck) {
 	c.remedy = "correct the ClaimKind, or the schema"
 	c.checkReference(k, s)
+	c.checkImmutable(k.ClassRef, s)
 	c.checkSelector(k, s)
 	for _, p := range k.SkipIfSet {
 		f := s.At(p)
@@ -132,6 +135,30 @@ func (c *PathsCheck) checkReference(k *ClaimKind, s *openapi.Schema) {
 	}
 	for _, name := range c.required {
 		c.require(k, s, k.ClassRef.Below(name))
+	}
+}
+
+// checkImmutable looks for a rule by which an object that leads to the reference may not change, or may not get the field that does. Rules in
+// other words are not known before the API server refuses a claim. One of the reference itself does not apply until there is one.
+func (c *PathsCheck) checkImmutable(reference fields.Path, s *openapi.Schema) {
+	for i := range reference {
+		refuses := map[string]bool{}
+		for j := i; j <= len(reference); j++ {
+			below := ""
+			for _, name := range reference[i:j] {
+				below += "." + name
+			}
+			self, old := "self"+below, "oldSelf"+below
+			refuses[self+"=="+old], refuses[old+"=="+self] = true, true
+			if j > i {
+				refuses["has("+self+")==has("+old+")"], refuses["has("+old+")==has("+self+")"] = true, true
+			}
+		}
+		for _, r := range s.At(reference[:i]).Schema.Rules {
+			if c.Immutable == "" && refuses[strings.Join(strings.Fields(r.Rule), "")] {
+				c.Immutable = fmt.Sprintf(".%s: %s", reference[:i], truncate.String(cmp.Or(r.Message, r.Rule), v1beta1.MaxShownBytes))
+			}
+		}
 	}
 }
 

@@ -215,6 +215,42 @@ func TestCheckPaths(t *testing.T) {
 	}
 }
 
+// TestImmutable has rules of a schema that refuse a reference which is added to a stored claim, and others that do not.
+func TestImmutable(t *testing.T) {
+	const with = "{type: object, x-kubernetes-validations: [{rule: %q, message: closed}], properties: {spec: {type: object, x-kubernetes-validations: [{rule: %q}, {rule: %q, message: %q}], " +
+		"properties: {classRef: {type: object, x-kubernetes-validations: [{rule: %q}], properties: {name: {type: string}}}, classSelector: " + aSelector + "}}}}"
+	const other = "self.size > 0"
+	for name, tc := range map[string]struct {
+		reason                string
+		root, spec, reference string
+		want                  string
+	}{
+		"None":      {"We should promise what nothing refuses.", other, other, other, ""},
+		"Spec":      {"We should know that the spec may not change.", other, "self == oldSelf", other, ".spec: may not"},
+		"Turned":    {"We should know it in either order.", other, " oldSelf==self", other, ".spec: may not"},
+		"Root":      {"We should know that the claim may not change.", "self == oldSelf", other, other, ".: closed"},
+		"SpecOfAll": {"We should know a rule of what is above.", "self.spec == oldSelf.spec", other, other, ".: closed"},
+		"COSI":      {"We should know a rule against a field that is added.", other, "has(oldSelf.classRef) == has(self.classRef)", other, ".spec: may not"},
+		"Other":     {"We should not take a rule for another field for one.", other, "has(oldSelf.size) == has(self.size)", other, ""},
+		"Once":      {"We should write what may be written once.", other, "!has(oldSelf.classRef) || has(self.classRef)", other, ""},
+		"Reference": {"We should know that a rule of a field does not apply until there is one.", other, other, "self == oldSelf", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := postgres()
+			k.Spec.WhenUnmatched, k.Spec.Reference.Form = v1beta1.BindLater, v1beta1.LocalObjectReference
+			kind := NewClaimKind(k)
+			check := CheckPaths(kind, schemaOfCRD(t, fmt.Sprintf(with, tc.root, other, tc.spec, "may not", tc.reference)))
+			assert.Equal(t, tc.want, check.Immutable, tc.reason)
+			kind.SetPaths(check)
+			view := NewView(kind, nil)
+			d := decided(t, new(Decider), view, kind.Read("default", "claim", map[string]any{"spec": map[string]any{"classSelector": map[string]any{}}}), Admit)
+			warning := d.Warning()
+			assert.Equal(t, tc.want == "", strings.Contains(warning, "it will be bound when a class matches"), "%s: %s", tc.reason, warning)
+			assert.Equal(t, tc.want != "", strings.Contains(warning, "; it cannot be bound later, because the schema refuses that ("+tc.want+"): create it again"), "%s: %s", tc.reason, warning)
+		})
+	}
+}
+
 // TestRefusedIsShort however much a vendor requires.
 func TestRefusedIsShort(t *testing.T) {
 	fields := make([]string, 1000)

@@ -78,6 +78,8 @@ func (d *Decision) laterText() string {
 	switch kind := d.View.Kind; {
 	case d.Lacks != "":
 		return "; the schema of its kind requires " + d.Lacks
+	case kind.BindLater && kind.immutable != "":
+		return fmt.Sprintf("; it cannot be bound later, because the schema refuses that (%s): create it again when there is a class for it", kind.immutable)
 	case kind.BindLater && !kind.CannotBindLater.Load():
 		return "; it will be bound when a class matches"
 	}

@@ -272,7 +272,8 @@ const (
 	ReasonReferencePruned = "ReferencePruned"
 	// ReasonPathsInvalid says what else is wrong with a path or the form of reference, so no claim is bound.
 	ReasonPathsInvalid = "PathsInvalid"
-	// ReasonReferenceRefused says that the schema refuses the references to classes of some kinds. Other claims are bound.
+	// ReasonReferenceRefused says that the schema refuses the references to classes of some kinds, or those that are added to claims later.
+	// Other claims are bound.
 	ReasonReferenceRefused = "ReferenceRefused"
 	// ReasonAllReferencesRefused says that the schema refuses the references to all classes.
 	ReasonAllReferencesRefused = "AllReferencesRefused"
@@ -289,6 +290,8 @@ const (
 	EventBoundToClass = "BoundToClass"
 	// EventReferenceRemoved says, once, that the API server stored a claim without the reference to its class.
 	EventReferenceRemoved = "ReferenceRemoved"
+	// EventReferenceRefused says, once, that the API server refuses to add the reference to its class to a claim that waits, and why.
+	EventReferenceRefused = "ReferenceRefused"
 	// EventNoMatchingClass says, once, why a claim waits.
 	EventNoMatchingClass = "NoMatchingClass"
 )

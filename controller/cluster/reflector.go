@@ -52,6 +52,7 @@ func (o *Objects) watch(ctx context.Context, options metav1.ListOptions, observe
 	defer answered()
 	asked := make(chan struct{})
 	ask := time.AfterFunc(watchPatience, func() {
+		defer recovered.Here()
 		defer close(asked)
 		if err := why(asking); err != nil && asking.Err() == nil {
 			observe(err)

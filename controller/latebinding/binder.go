@@ -21,7 +21,9 @@ import (
 const (
 	// lateRound is the time between rounds, which look for new classes. Claims draw from all classes that were created within one.
 	lateRound = 500 * time.Millisecond
-	lateRetry = time.Second // the delay before the first retry of a claim
+	lateRetry = time.Second // the delay before the first retry of a claim, which doubles until it is lateRetryMax
+	// lateRetryMax is how often a claim is tried that the API server refuses for good.
+	lateRetryMax = 10 * time.Minute
 	// lateAsking is how long a round may look for classes, for all kinds together. The rest is left for the next round.
 	lateAsking      = 100 * time.Millisecond
 	namespaceRounds = 10               // how many rounds pass until namespaces are checked again

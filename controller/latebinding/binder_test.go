@@ -19,6 +19,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/controller/registry"
 )
 
 // TestLateBinding has claims wait for a class in every way, and then adds the class.
@@ -267,6 +268,60 @@ func TestLateBindingDenied(t *testing.T) {
 		s.refuse(fmt.Sprintf("patch team-%d", i), 0)
 	}
 	r.awaitCounts(t, ClaimCounts{Bound: 80}) // Though none of the claims has changed.
+}
+
+// TestReferenceRefused has a rule that lets no claim of one team get its reference later. They have waited for a class, and said so.
+func TestReferenceRefused(t *testing.T) {
+	s := newClaimServer(t)
+	for i := range 10 {
+		s.set(t, fmt.Sprintf("team-a/claim-%d", i), wantsGold)
+		s.set(t, fmt.Sprintf("team-b/claim-%d", i), wantsGold)
+	}
+	s.refuse("invalid team-b", http.StatusUnprocessableEntity)
+	r := newLateReplica(t, s, lateClaimKind(), func(b *Binder) { b.retry = 10 * time.Millisecond })
+	r.lead(t)
+	r.awaitCounts(t, ClaimCounts{Waiting: 20})
+	w := r.claims.watches()[lateKind]
+	w.own(func(s *claimState) {
+		for _, c := range s.waiting {
+			c.notified = true
+		}
+	})
+	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
+	r.awaitCounts(t, ClaimCounts{Bound: 10, Waiting: 10})
+	const why = `the API server refuses to add the reference to its class to a claim that waits (spec: Invalid value: "object": classRef cannot be added after creation): ` +
+		"create the claim again, or correct the rule"
+	eventually(t, "We should say why, to those who read the ClaimKind and to each author, and name no claim.", func(c *assert.CollectT) {
+		assert.EqualError(c, r.claims.LateProblem(lateKind), why)
+		assert.Equal(c, v1beta1.ReasonReferenceRefused, registry.ReasonFor(r.claims.LateProblem(lateKind)))
+		notes := s.notes(v1beta1.EventReferenceRefused)
+		assert.Len(c, notes, 10)
+		assert.Equal(c, "bound to no class: "+why, notes["team-b/claim-7"])
+	})
+	s.set(t, "team-a/late", wantsGold)
+	r.awaitCounts(t, ClaimCounts{Bound: 11, Waiting: 10})
+	require.Error(t, r.claims.LateProblem(lateKind), "We should not turn green because another claim was bound.")
+
+	s.remove("team-b/claim-9")
+	s.refuse("invalid team-b", 0)
+	r.awaitCounts(t, ClaimCounts{Bound: 20})
+	eventually(t, "We should say that all is well once the rule is gone.", func(c *assert.CollectT) {
+		assert.NoError(c, r.claims.LateProblem(lateKind))
+	})
+	w.own(func(s *claimState) { assert.Zero(t, s.refused) })
+}
+
+// TestBackOff tries a claim that is refused each time.
+func TestBackOff(t *testing.T) {
+	limiter := newLateLimiter(lateRetry)
+	var total time.Duration
+	tries := 0
+	for ; total < 2*time.Hour; tries++ {
+		total += limiter.When(waitingItem{"team-a", "1"})
+	}
+	assert.Equal(t, 10*time.Minute, limiter.When(waitingItem{"team-a", "1"}), "We should try it every ten minutes in the end.")
+	assert.Less(t, tries, 25, "We should not try it all the time.")
+	assert.Equal(t, time.Second, limiter.When(waitingItem{"team-a", "2"}), "We should try others as if nothing had happened.")
 }
 
 func TestWhyNotWritten(t *testing.T) {

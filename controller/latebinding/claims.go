@@ -308,6 +308,9 @@ func (s *claimState) summary() *claimSummary {
 	if len(s.waiting) > 0 {
 		late = cmp.Or(s.unwritable, s.refusal, s.namespaceErr, s.removed)
 	}
+	if s.refused > 0 {
+		late = cmp.Or(late, s.refusedErr)
+	}
 	return &claimSummary{
 		counts: ClaimCounts{Bound: len(s.bound.counts), Waiting: s.selected}, synced: s.synced, binds: s.binder != nil, late: late,
 	}

@@ -78,12 +78,11 @@ func (s *claimState) useBinder(b *Binder, now time.Time) {
 	s.unmatch()
 	for _, n := range s.room.namespaces {
 		n.clear(lineUnnotified)
-		if b == nil {
-			continue
-		}
 		n.each(func(c *waitingClaim) { // The events of the binder before are lost.
-			c.notified = false
-			c.awaitNotice(now)
+			s.setRefused(c, false)
+			if c.notified, c.told = false, false; b != nil {
+				c.awaitNotice(now)
+			}
 		})
 	}
 }

@@ -93,11 +93,14 @@ func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d *se
 	e.queue.push(&queuedEvent{event, func() {}}, v1beta1.LateEvents)
 }
 
+// warnOnce warns of a claim that has no class, or of one that has one in vain, which may have waited for it before.
 func (e Events) warnOnce(w *claimWatch, claim waitingAttempt, reason, note string) {
 	news := false
 	w.own(func(s *claimState) {
-		if c := s.waiting[claim.uid]; c != nil {
+		if c := s.waiting[claim.uid]; c != nil && reason == v1beta1.EventNoMatchingClass {
 			news, c.notified = !c.notified, true
+		} else if c != nil {
+			news, c.told, c.notified = !c.told, true, true
 		}
 	})
 	if news {
@@ -163,7 +166,7 @@ func (a waitingAttempt) note(ctx context.Context, view *selector.View) (note str
 func (w *claimWatch) retryEvent(claim waitingAttempt, now time.Time) {
 	w.own(func(s *claimState) {
 		if c := s.waiting[claim.uid]; c != nil && s.binder != nil {
-			c.notified = false
+			c.notified, c.told = false, false
 			c.awaitNotice(now)
 		}
 	})

@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/controller/controllertest"
@@ -297,6 +298,14 @@ func (s *claimServer) patch(w http.ResponseWriter, r *http.Request) {
 	before := s.claims[claim]
 	if before == nil {
 		s.fail(w, http.StatusNotFound, "not found")
+		return
+	}
+	if s.refuses["invalid "+namespace] != 0 { // As kube-apiserver answers for a rule of the schema.
+		invalid := field.Invalid(field.NewPath("spec"), "object", "classRef cannot be added after creation")
+		status := apierrors.NewInvalid(schema.GroupKind{Group: "example.org", Kind: "Claim"}, name, field.ErrorList{invalid}).ErrStatus
+		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_ = json.NewEncoder(w).Encode(status)
 		return
 	}
 	if code := s.refuses["patch "+namespace]; code != 0 { // As kube-apiserver answers, with the other webhook's code.

@@ -26,6 +26,8 @@ type claimState struct {
 	// Others are tried: a policy may be for some claims alone.
 	removed      error
 	removedOf    types.UID
+	refused      int   // how many waiting claims are refused by the API server
+	refusedErr   error // why the last of them was
 	unwritable   error // why claims can be watched but not written
 	namespaceErr error // why namespaces cannot be checked
 }
@@ -83,6 +85,7 @@ func (s *claimState) put(seen *claimSeen) {
 	}
 	s.join(c, s.groupOf(n, seen))
 	c.seenVersion, c.written = seen.seenVersion, false
+	s.setRefused(c, false)
 	s.offer(c)
 }
 
@@ -135,11 +138,20 @@ func (s *claimState) unwait(uid types.UID) {
 		s.removed = nil
 	}
 	c.gone = true
+	s.setRefused(c, false)
 	delete(s.waiting, uid)
 	delete(c.group.claims, c)
 	s.count(c.namespace, -1)
 	s.room.disband(c.group)
 	s.room.vacate(c.namespace)
+}
+
+// setRefused records whether the API server refuses to bind a claim.
+func (s *claimState) setRefused(c *waitingClaim, is bool) {
+	if c.refused != is {
+		c.refused = is
+		s.refused += map[bool]int{true: 1, false: -1}[is]
+	}
 }
 
 func (s *claimState) count(n *namespace, more int) {

@@ -35,6 +35,8 @@ type waitingClaim struct {
 	written   bool        // This version was bound.
 	notified  bool        // It got its event, or is about to.
 	gone      bool        // It does not wait any more.
+	refused   bool        // The API server refused to add the reference to its class.
+	told      bool        // It got the event that its reference was refused or removed, or is about to.
 }
 
 // group has the claims of a namespace that have the same candidates. It holds the text of their selector, and parses it when needed:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"regexp"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -56,7 +57,7 @@ func (b *Binder) newWriter(ctx context.Context, w *claimWatch) *lateWriter {
 	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[waitingItem]{Queue: &fairQueue{}})
 	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[waitingItem]{Queue: queue})
 	l := &lateWriter{b, w, workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[waitingItem](cmp.Or(b.retry, lateRetry), 5*time.Minute),
+		newLateLimiter(cmp.Or(b.retry, lateRetry)),
 		workqueue.TypedRateLimitingQueueConfig[waitingItem]{DelayingQueue: delaying},
 	)}
 	for range lateWorkers {
@@ -69,6 +70,11 @@ func (b *Binder) newWriter(ctx context.Context, w *claimWatch) *lateWriter {
 		})
 	}
 	return l
+}
+
+// newLateLimiter delays each try of a claim twice as long as the one before.
+func newLateLimiter(first time.Duration) workqueue.TypedRateLimiter[waitingItem] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[waitingItem](first, lateRetryMax)
 }
 
 func (l *lateWriter) work(ctx context.Context) bool {
@@ -159,6 +165,16 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 		return lateBound, 0, nil
 	case IsOutdated(err):
 		return lateChanged, 0, err
+	case apierrors.IsInvalid(err):
+		refused := referenceRefused(err)
+		w.update(func(s *claimState) {
+			if c := s.waiting[claim.uid]; c != nil {
+				s.setRefused(c, true)
+				s.refusedErr = refused
+			}
+		})
+		l.binder.Events.warnOnce(w, claim, v1beta1.EventReferenceRefused, "bound to no class: "+refused.Error())
+		return lateFailed, 0, err
 	case errors.Is(err, ErrReferenceRemoved):
 		w.update(func(s *claimState) { s.removed, s.removedOf = ErrReferenceRemoved, claim.uid })
 		l.binder.Events.warnOnce(w, claim, v1beta1.EventReferenceRemoved, "bound to no class: "+ErrReferenceRemoved.Error())
@@ -212,6 +228,18 @@ var ErrReferenceRemoved error = &inventory.Fault{
 	Reason: v1beta1.ReasonReferencePruned,
 	Text: "the API server stores claims without the reference to their class: the schema lacks the field, " +
 		"or another webhook or policy removes it: correct spec.reference.path of the ClaimKind, the schema, or the other",
+}
+
+// referenceRefused is the fault that the API server refuses to add its reference to a claim. It names no claim, either.
+func referenceRefused(err error) *inventory.Fault {
+	why, answered := "it does not say why", apierrors.APIStatus(nil)
+	if errors.As(err, &answered) && answered.Status().Details != nil && len(answered.Status().Details.Causes) > 0 {
+		cause := answered.Status().Details.Causes[0]
+		why = strings.TrimPrefix(cause.Field+": "+cause.Message, ": ")
+	}
+	return inventory.Faultf(v1beta1.ReasonReferenceRefused,
+		"the API server refuses to add the reference to its class to a claim that waits (%s): create the claim again, or correct the rule",
+		truncate.String(why, v1beta1.MaxMessageBytes))
 }
 
 // IsOutdated reports that the claim has probably changed since it was seen, as the watch is about to show. When the test of a JSON Patch

@@ -45,6 +45,8 @@ func (s *Writer) describeClaims(k *v1beta1.ClaimKind, counted bool, ready metav1
 		err := s.Claims.LateProblem(k.Name)
 		if slices.Contains(faultsOfClaims, ready.Reason) {
 			err = &inventory.Fault{Reason: ready.Reason, Text: ready.Message}
+		} else if paths, known := s.Registration.PathsOf(k); known && err == nil {
+			err = refusedLater(paths.Check)
 		}
 		later = settle(err, lateBinding(err))
 	}
@@ -55,6 +57,15 @@ func (s *Writer) describeClaims(k *v1beta1.ClaimKind, counted bool, ready metav1
 		status.BoundClaims = nil
 	}
 	return later, counts
+}
+
+// refusedLater is why the schema refuses references that are added to claims later, nil if it does not.
+func refusedLater(c selector.PathsCheck) error {
+	if c.Immutable == "" {
+		return nil
+	}
+	return inventory.Faultf(v1beta1.ReasonReferenceRefused, "the schema refuses a reference that is added to a claim later (%s): "+
+		"set spec.whenUnmatched of the ClaimKind to Deny, so that authors create such claims again", c.Immutable)
 }
 
 // lateBinding is the condition of a kind with BindLater, by why its claims cannot be bound later.

@@ -16,6 +16,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
@@ -112,6 +113,7 @@ func TestDescribeClaims(t *testing.T) {
 		before           []metav1.Condition
 		written          numbers // before
 		claims           watched
+		immutable        string // the rule of the schema
 		later, counted   string // as conditionText has them
 		want             numbers
 	}{
@@ -141,6 +143,12 @@ func TestDescribeClaims(t *testing.T) {
 			reason: "We should say of each condition what concerns it.", claims: watched{counts: counts, late: unsuitable},
 			later: "False/Unsuitable: " + unbound + unsuitable.Error(), counted: known, want: numbers{two, three},
 		},
+		"RefusedLater": {
+			reason: "We should not promise what the schema refuses.", claims: watched{counts: counts}, immutable: ".spec: it is immutable",
+			later: "False/ReferenceRefused: " + unbound + "the schema refuses a reference that is added to a claim later (.spec: it is immutable): " +
+				"set spec.whenUnmatched of the ClaimKind to Deny, so that authors create such claims again",
+			counted: known, want: numbers{two, three},
+		},
 		"Admit": {
 			reason: "We should not say that claims wait for what does not come.", admit: true, before: well, written: numbers{nil, three},
 			claims: watched{counts: counts}, counted: known, want: numbers{two, nil},
@@ -157,7 +165,8 @@ func TestDescribeClaims(t *testing.T) {
 				k.Spec.WhenUnmatched = v1beta1.Admit
 			}
 			k.Status.Conditions, k.Status.BoundClaims, k.Status.WaitingClaims = tc.before, tc.written.bound, tc.written.waiting
-			later, counted := (&Writer{Claims: tc.claims}).describeClaims(k, !tc.uncounted, last(tc.before, v1beta1.ConditionReady))
+			later, counted := (&Writer{Claims: tc.claims, Registration: fixed{paths: &registry.Paths{Check: selector.PathsCheck{Immutable: tc.immutable}}}}).
+				describeClaims(k, !tc.uncounted, last(tc.before, v1beta1.ConditionReady))
 			assert.Equal(t, [2]string{tc.later, tc.counted}, [2]string{conditionText(&later), conditionText(&counted)}, tc.reason)
 			assert.Equal(t, tc.want, numbers{k.Status.BoundClaims, k.Status.WaitingClaims}, tc.reason)
 		})

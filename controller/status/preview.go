@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -57,7 +58,8 @@ func (p *Preview) ClaimKind(ctx context.Context, k *v1beta1.ClaimKind) (problems
 	}
 	switch {
 	case k.Spec.WhenUnmatched == v1beta1.BindLater:
-		problems = append(problems, unmet(lateBinding(p.Registration.ProbeClaims(ctx, k, "list", "watch", "patch")))...)
+		err := p.Registration.ProbeClaims(ctx, k, "list", "watch", "patch")
+		problems = append(problems, unmet(lateBinding(cmp.Or(err, refusedLater(paths.Check))))...)
 	case kind.Counted:
 		problems = append(problems, unmet(claimsCounted(p.Registration.ProbeClaims(ctx, k, "list", "watch")))...)
 	}

@@ -114,23 +114,24 @@ func (s *Schema) Shared(ref string) json.RawMessage {
 
 // FieldSchema is the schema of one field.
 type FieldSchema struct {
-	Type                 string                     `json:"type"`
-	Properties           map[string]json.RawMessage `json:"properties"`
-	AdditionalProperties json.RawMessage            `json:"additionalProperties"`
-	Items                json.RawMessage            `json:"items"`
-	Preserve             bool                       `json:"x-kubernetes-preserve-unknown-fields"`
-	Embedded             bool                       `json:"x-kubernetes-embedded-resource"`
-	IntOrString          bool                       `json:"x-kubernetes-int-or-string"`
-	Ref                  string                     `json:"$ref"`
-	AllOf                []json.RawMessage          `json:"allOf"`
-	AnyOf                []json.RawMessage          `json:"anyOf"`
-	OneOf                []json.RawMessage          `json:"oneOf"`
-	PatternProperties    json.RawMessage            `json:"patternProperties"`
-	Required             []string                   `json:"required"`
-	Default              json.RawMessage            `json:"default"`
-	Enum                 []any                      `json:"enum"`
-	Pattern              string                     `json:"pattern"`
-	MinLength            int64                      `json:"minLength"`
+	Type                 string                           `json:"type"`
+	Properties           map[string]json.RawMessage       `json:"properties"`
+	AdditionalProperties json.RawMessage                  `json:"additionalProperties"`
+	Items                json.RawMessage                  `json:"items"`
+	Preserve             bool                             `json:"x-kubernetes-preserve-unknown-fields"`
+	Embedded             bool                             `json:"x-kubernetes-embedded-resource"`
+	IntOrString          bool                             `json:"x-kubernetes-int-or-string"`
+	Ref                  string                           `json:"$ref"`
+	AllOf                []json.RawMessage                `json:"allOf"`
+	AnyOf                []json.RawMessage                `json:"anyOf"`
+	OneOf                []json.RawMessage                `json:"oneOf"`
+	PatternProperties    json.RawMessage                  `json:"patternProperties"`
+	Required             []string                         `json:"required"`
+	Default              json.RawMessage                  `json:"default"`
+	Enum                 []any                            `json:"enum"`
+	Pattern              string                           `json:"pattern"`
+	MinLength            int64                            `json:"minLength"`
+	Rules                []struct{ Rule, Message string } `json:"x-kubernetes-validations"`
 }
 
 // Allows a text as the value of the field. What it cannot tell, it allows.
