@@ -2,7 +2,9 @@ package selector
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"sync/atomic"
 
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
@@ -17,13 +19,44 @@ type Room struct {
 
 // Fits reports whether there is room for a claim that uses so much.
 func (r Room) Fits(in *inventory.Capacity, usage int64) bool {
-	return within(in.Total, r.Used, r.Reserved, usage) &&
-		within(in.PerNamespace, r.NamespaceUsed, r.NamespaceReserved, usage)
+	return within(in.Total, r.Taken(), usage) && within(in.PerNamespace, plus(r.NamespaceUsed, r.NamespaceReserved), usage)
 }
 
-// within is false for a sum that was too large for an int64, which is negative.
-func within(limit, used, reserved, usage int64) bool {
-	return limit == inventory.Unlimited || used >= 0 && reserved >= 0 && used <= limit-reserved-usage
+// Taken of the class, used or reserved.
+func (r Room) Taken() int64 { return plus(r.Used, r.Reserved) }
+
+func within(limit, taken, usage int64) bool {
+	return limit == inventory.Unlimited || plus(taken, usage) <= limit
+}
+
+// plus is the sum of amounts, or the greatest if that is too large for an int64. A negative amount was too large, too.
+func plus(a, b int64) int64 {
+	if a < 0 || b < 0 || a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// amount is a sum of what claims use, to which each claim adds and from which it takes the same again. It does not wrap around unseen:
+// chunks are its high bits, without what the claims use of the last chunk.
+type amount struct{ units, chunks atomic.Int64 }
+
+const (
+	chunkBits = 22
+	// mostChunks leave room for the last chunks of two thousand million claims.
+	mostChunks = math.MaxInt64>>chunkBits - 1<<31
+)
+
+func (a *amount) add(claims, usage int64) {
+	a.units.Add(claims * usage)
+	a.chunks.Add(claims * (usage >> chunkBits))
+}
+
+func (a *amount) load() int64 {
+	if units := a.units.Load(); units >= 0 && a.chunks.Load() < mostChunks {
+		return units
+	}
+	return math.MaxInt64
 }
 
 // hasRoom reports whether a claim fits into a class.
@@ -44,12 +77,12 @@ func (k *ClaimKind) fullText(c claim.Claim, class *inventory.Class) string {
 		return "full: its capacity is malformed: " + class.Capacity.Err.Error()
 	}
 	r := k.room(c.Namespace, class)
-	in, limit, used, reserved := "", class.Capacity.Total, r.Used, r.Reserved
-	if within(limit, used, reserved, c.Usage) {
+	in, limit, taken, reserved := "", class.Capacity.Total, r.Taken(), r.Reserved
+	if within(limit, taken, c.Usage) {
 		in, limit = fmt.Sprintf(" for namespace %q", c.Namespace), class.Capacity.PerNamespace
-		used, reserved = r.NamespaceUsed, r.NamespaceReserved
+		taken, reserved = plus(r.NamespaceUsed, r.NamespaceReserved), r.NamespaceReserved
 	}
-	text := fmt.Sprintf("full%s: %d of %d", in, used+reserved, limit)
+	text := fmt.Sprintf("full%s: %d of %d", in, taken, limit)
 	if reserved > 0 {
 		text += fmt.Sprintf(", %d of them reserved", reserved)
 	}
@@ -66,12 +99,12 @@ func (s Snapshot) Room(namespace string, c *inventory.Class) (r Room) {
 	s.eachCounted(c.Kind, func(k *ClaimKind) {
 		class := k.CountedAs(c)
 		if n := k.Tally.find(class); n != nil {
-			r.Used += n.used.Load()
-			r.Reserved += n.reserved.Load()
+			r.Used = plus(r.Used, n.used.load())
+			r.Reserved = plus(r.Reserved, n.reserved.load())
 		}
 		if n := k.Tally.find(k.ShareOf(namespace, 0).key(class)); n != nil {
-			r.NamespaceUsed += n.used.Load()
-			r.NamespaceReserved += n.reserved.Load()
+			r.NamespaceUsed = plus(r.NamespaceUsed, n.used.load())
+			r.NamespaceReserved = plus(r.NamespaceReserved, n.reserved.load())
 		}
 	})
 	return r

@@ -38,7 +38,7 @@ type Tally struct {
 type Count struct {
 	bound, inFlight atomic.Int64
 	// used and reserved are how much of the capacity of the class these use.
-	used, reserved atomic.Int64
+	used, reserved amount
 	key            uint64
 	// of is the count of the whole class, nil if this is it.
 	of *Count
@@ -53,8 +53,8 @@ func (c *Count) add(bound, inFlight, usage int64) {
 	}
 	c.of.add(bound, inFlight, usage)
 	for _, counts := range [...]*Count{c, c.of} {
-		counts.used.Add(bound * usage)
-		counts.reserved.Add(inFlight * usage)
+		counts.used.add(bound, usage)
+		counts.reserved.add(inFlight, usage)
 	}
 }
 
@@ -175,7 +175,7 @@ func (n counts) rank(namespace string, c *inventory.Class) int64 {
 			return 0
 		}
 		r := n.kind.room(namespace, c)
-		return -rankOf(float64(r.Used+r.Reserved) / float64(max(c.Capacity.Total, 1)))
+		return -rankOf(float64(r.Taken()) / float64(max(c.Capacity.Total, 1)))
 	}
 	return -n.kind.Tally.claims(n.kind.CountedAs(c))
 }

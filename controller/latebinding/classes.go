@@ -131,7 +131,7 @@ func (c *Claims) limitedClasses(most int, call func([]limitedClass)) {
 		classes.Each(func(class *inventory.Class) {
 			if class.Capacity.Total != inventory.Unlimited {
 				room := view.Kind.Room("", class)
-				all = append(all, limitedClass{class, room.Used + room.Reserved, counted})
+				all = append(all, limitedClass{class, room.Taken(), counted})
 			}
 		})
 		slices.SortFunc(all, func(a, b limitedClass) int {
