@@ -106,6 +106,12 @@ const (
 	MaxAccessAnswers = 16 << 10
 	// AccessAnswerLifetime is how long such an answer is kept.
 	AccessAnswerLifetime = 5 * time.Second
+	// MaxRoleNames limits the subjects of followed bindings, and the rules for the verb use with the names of classes in them. It protects
+	// the CPU that puts them together. Beyond it, roles count as not known: more access reviews are asked.
+	MaxRoleNames = 1 << 18
+	// MaxRecentRoleNames limits the names in what roles grant to the subjects of recent claims. It protects memory: 50 MB. Beyond it, it is
+	// put together again.
+	MaxRecentRoleNames = 1 << 19
 	// MinDisputePause and MaxDisputePause limit how often the leader puts back what another client changes of the webhook configurations
 	// and the policies: at once, then after a pause that doubles. They protect the API server, which compiles what is written.
 	MinDisputePause = 2 * time.Second

@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -35,19 +34,14 @@ func stripMetadata(object any) (any, error) {
 	return object, nil
 }
 
-// cacheOptions limits the cache to what is read: the webhook configurations, the
-// metadata of CRDs, which shows that they changed, and roles, where they matter.
+// cacheOptions limits the cache to what is read: the webhook configurations, and the
+// metadata of CRDs, which shows that they changed.
 func cacheOptions() cache.Options {
-	o := cache.Options{ByObject: map[client.Object]cache.ByObject{
+	return cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&admissionregistrationv1.MutatingWebhookConfiguration{}:   byName(v1beta1.LastConfiguration),
 		&admissionregistrationv1.ValidatingWebhookConfiguration{}: byName(v1beta1.ClassConfiguration),
+		cluster.CRD(): {Transform: stripMetadata},
 	}}
-	for _, object := range []client.Object{
-		cluster.CRD(), &rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}, &rbacv1.Role{}, &rbacv1.RoleBinding{},
-	} {
-		o.ByObject[object] = cache.ByObject{Transform: stripMetadata}
-	}
-	return o
 }
 
 // leaderCacheOptions adds the named Secret, to notice its changes, and, if a ClaimKind selects namespaces, the labels of namespaces.

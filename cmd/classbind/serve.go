@@ -196,7 +196,7 @@ func (s *server) addControllers() (err error) {
 	if err != nil {
 		return fmt.Errorf("cannot make a client for access reviews: %w", err)
 	}
-	if s.roles, err = access.NewRoles(s.cluster, s.mgr.GetCache(), s.registration); err != nil {
+	if s.roles, err = access.NewRoles(s.cluster, s.registration); err != nil {
 		return err
 	}
 	s.reviews = access.NewReviews(authorization.SubjectAccessReviews())

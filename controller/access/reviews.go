@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -28,6 +30,7 @@ type Reviews struct {
 	client authorizationclient.SubjectAccessReviewInterface
 	// Grants are what roles say, by which a kept answer is known to be out of date. Nil knows nothing.
 	Grants  func() *access.Grants
+	roles   atomic.Pointer[roles]
 	limiter *fair.Limiter // by the namespace of the claim, or the user of one that has none
 	answers *utilcache.LRUExpireCache
 	// answered counts by claim kind and outcome.
@@ -60,13 +63,11 @@ func (r *Reviews) Gate() selector.Gate {
 		Of:     func(k *selector.ClaimKind) bool { return k.Use != "" },
 		Reason: "NotAllowed", Text: "not allowed for the claim",
 		Admits: func(ctx context.Context, _ selector.Mode, v *selector.View, c claim.Claim, class *inventory.Class) (bool, error) {
-			user, granted := v.Kind.UserOf(c), (*access.Granted)(nil)
-			if r.Grants != nil {
-				granted = r.Grants().Of(user)
-			}
+			user, now := v.Kind.UserOf(c), r.rolesNow()
+			granted := now.grants.Of(user)
 			for _, use := range v.Uses(c.Namespace, class) {
 				byRole := granted.Allows(use.Resource.GroupResource(), use.Namespace, use.Name)
-				allowed, err := r.allowed(ctx, v.Kind.Name, c.Namespace, user, use, byRole)
+				allowed, err := r.allowed(ctx, v.Kind.Name, c.Namespace, user, use, byRole, now)
 				if !allowed || err != nil {
 					return false, err
 				}
@@ -76,6 +77,33 @@ func (r *Reviews) Gate() selector.Gate {
 	}
 }
 
+// roles are what they say, and since when.
+type roles struct {
+	grants *access.Grants
+	since  time.Time
+}
+
+func (r *Reviews) rolesNow() *roles {
+	now := roles{since: time.Now()}
+	if r.Grants != nil {
+		now.grants = r.Grants()
+	}
+	if known := r.roles.Load(); known != nil && known.grants == now.grants {
+		return known
+	}
+	r.roles.Store(&now)
+	return &now
+}
+
+// answer that is kept. One that contradicts roles is of an authorizer that knows more, or that has not learned of a change yet.
+// So it counts only while they stay the same, and is kept only once they did for rolesSettle.
+type answer struct {
+	allowed bool
+	grants  *access.Grants
+}
+
+const rolesSettle = time.Second
+
 // answerKey identifies a question. granted is what roles said when it was asked.
 type answerKey struct {
 	subject [sha256.Size]byte // A user may be in thousands of groups.
@@ -84,12 +112,14 @@ type answerKey struct {
 }
 
 func (r *Reviews) allowed(
-	ctx context.Context, claimKind, namespace string, user *access.Subject, use access.Class, granted bool,
+	ctx context.Context, claimKind, namespace string, user *access.Subject, use access.Class, granted bool, now *roles,
 ) (bool, error) {
 	key := answerKey{sha256.Sum256([]byte(user.Key())), use, granted}
-	if answer, known := r.answers.Get(key); known {
-		r.answered.WithLabelValues(claimKind, "kept").Inc()
-		return answer.(bool), nil //nolint:forcetypeassert // It has nothing else.
+	if kept, _ := r.answers.Get(key); kept != nil {
+		if a := kept.(answer); a.allowed == granted || a.grants == now.grants { //nolint:forcetypeassert // It has nothing else.
+			r.answered.WithLabelValues(claimKind, "kept").Inc()
+			return a.allowed, nil
+		}
 	}
 	allowed, err := r.ask(ctx, namespace, user, use)
 	outcome := "refused"
@@ -100,8 +130,8 @@ func (r *Reviews) allowed(
 		outcome = "allowed"
 	}
 	r.answered.WithLabelValues(claimKind, outcome).Inc()
-	if err == nil {
-		r.answers.Add(key, allowed, v1beta1.AccessAnswerLifetime)
+	if err == nil && (allowed == granted || now.grants == nil || time.Since(now.since) >= rolesSettle) {
+		r.answers.Add(key, answer{allowed, now.grants}, v1beta1.AccessAnswerLifetime)
 	}
 	return allowed, err
 }

@@ -2,17 +2,20 @@ package access
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+	rbacclient "k8s.io/client-go/kubernetes/typed/rbac/v1"
 	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -24,35 +27,68 @@ import (
 )
 
 const (
-	// rolesDelay gathers the changes of roles and bindings within it.
-	rolesDelay = 100 * time.Millisecond
+	// rolesDelay gathers the changes of roles and bindings within it. roundShare is how many times longer than a round the pause after it
+	// is, up to maxRolesDelay: a storm of changes costs a tenth of a core.
+	rolesDelay    = 100 * time.Millisecond
+	roundShare    = 10
+	maxRolesDelay = 30 * time.Second
 	// rolesRetry is how long after a refusal or a failure roles are tried again.
 	rolesRetry = 5 * time.Second
+	// trustFor is how long roles that may no longer be listed and watched are believed.
+	trustFor = 30 * time.Second
 )
 
 // Roles follow the roles and bindings of a cluster while a claim kind asks who may use its classes: those that hold everywhere, and where
 // classes have a namespace also those of namespaces. It runs on every replica.
 type Roles struct {
 	registration *registry.Registration
-	cache        cache.Cache
-	resolver     cluster.Resolver
+	// objects to follow of a resource of RBAC, whose list is of this type.
+	objects func(resource string, list runtime.Object) cluster.Objects
+	// permitted is asked before they are followed: a Reflector logs each refusal.
+	permitted func(ctx context.Context, resource string, verbs ...string) error
 
 	grants   atomic.Pointer[access.Grants]
 	wake     chan struct{}
-	followed map[string]bool // by resource
+	followed map[string]*followed // by resource
 	// problem why they cannot be followed, which is told once.
 	problem string
 }
 
 // NewRoles returns Roles that follow nothing yet.
-func NewRoles(config *rest.Config, objects cache.Cache, registration *registry.Registration) (*Roles, error) {
+func NewRoles(config *rest.Config, registration *registry.Registration) (*Roles, error) {
+	rbac, err := rbacclient.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client for roles: %w", err)
+	}
 	resolver, err := cluster.NewResolver(config)
-	return &Roles{
-		registration: registration, cache: objects, resolver: resolver, wake: make(chan struct{}, 1), followed: map[string]bool{},
-	}, err
+	return newRoles(registration, resolver.Permitted, func(resource string, list runtime.Object) cluster.Objects {
+		request := func(o metav1.ListOptions) *rest.Request {
+			return rbac.RESTClient().Get().Resource(resource).VersionedParams(&o, scheme.ParameterCodec)
+		}
+		return cluster.Objects{
+			Name: resource, Client: rbac,
+			List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				all := list.DeepCopyObject()
+				return all, request(o).Do(ctx).Into(all) //nolint:wrapcheck // It says which.
+			},
+			Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+				o.Watch = true
+				return request(o).Watch(ctx)
+			},
+		}
+	}), err
 }
 
-// Grants are nil until all that is needed was listed, and where we may not list it.
+func newRoles(
+	registration *registry.Registration, permitted func(context.Context, string, ...string) error,
+	objects func(string, runtime.Object) cluster.Objects,
+) *Roles {
+	return &Roles{
+		registration: registration, permitted: permitted, objects: objects, wake: make(chan struct{}, 1), followed: map[string]*followed{},
+	}
+}
+
+// Grants are nil until all that is needed was listed, and where we may not list it, or could not for a while.
 func (r *Roles) Grants() *access.Grants { return r.grants.Load() }
 
 // NeedLeaderElection is asked by the manager.
@@ -69,20 +105,21 @@ func (r *Roles) Start(ctx context.Context) error {
 			return nil
 		case <-r.wake:
 		}
-		problem, wait := "", rolesDelay
+		began := time.Now()
+		problem, delay := "", rolesDelay
 		if err := recovered.Do(func() error { return r.round(ctx) }); err != nil {
 			r.grants.Store(nil)
-			problem, wait = err.Error(), rolesRetry
+			problem, delay = err.Error(), rolesRetry
 			r.notify()
 		}
-		if problem != "" && problem != r.problem {
+		if problem != "" && r.problem == "" {
 			logf.FromContext(ctx).Info("More access reviews are asked than need be: cannot follow roles", "because", problem)
 		}
 		r.problem = problem
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(wait):
+		case <-time.After(min(max(delay, roundShare*time.Since(began)), maxRolesDelay)):
 		}
 	}
 }
@@ -110,31 +147,52 @@ func (r *Roles) needed() (everywhere, ofNamespaces bool) {
 
 func (r *Roles) round(ctx context.Context) error {
 	everywhere, ofNamespaces := r.needed()
-	known := everywhere
+	known, size := everywhere, 0
+	var roles []access.Role
+	var bindings []access.Binding
 	for _, x := range []struct {
 		resource string
-		object   client.Object
+		list     runtime.Object
 		needed   bool
 	}{
-		{"clusterroles", &rbacv1.ClusterRole{}, everywhere},
-		{"clusterrolebindings", &rbacv1.ClusterRoleBinding{}, everywhere},
-		{"roles", &rbacv1.Role{}, ofNamespaces},
-		{"rolebindings", &rbacv1.RoleBinding{}, ofNamespaces},
+		{"clusterroles", &rbacv1.ClusterRoleList{}, everywhere},
+		{"clusterrolebindings", &rbacv1.ClusterRoleBindingList{}, everywhere},
+		{"roles", &rbacv1.RoleList{}, ofNamespaces},
+		{"rolebindings", &rbacv1.RoleBindingList{}, ofNamespaces},
 	} {
-		listed, err := r.follow(ctx, x.resource, x.object, x.needed)
-		if err != nil {
-			return err
+		f := r.followed[x.resource]
+		switch {
+		case !x.needed && f != nil:
+			f.stop()
+			delete(r.followed, x.resource)
+		case x.needed && f == nil:
+			if err := r.permitted(ctx, x.resource+"."+rbacv1.GroupName, "list", "watch"); err != nil {
+				return fmt.Errorf("%w: %s", err, permitRoles)
+			}
+			f = &followed{changed: r.notify}
+			var following context.Context
+			following, f.stop = context.WithCancel(ctx)
+			r.followed[x.resource] = f
+			cluster.Follow(following, r.objects(x.resource, x.list), f, &f.Health, f.answered)
 		}
-		known = known && (listed || !x.needed)
+		if x.needed {
+			if err := f.untrusted(); err != nil {
+				f.stop()
+				delete(r.followed, x.resource)
+				return fmt.Errorf("cannot list or watch %s: %w: %s", x.resource, err, permitRoles)
+			}
+			known = f.read(&roles, &bindings, &size) && known
+		}
 	}
-	if !known {
+	switch {
+	case !known:
 		r.grants.Store(nil)
-		if everywhere { // They are being listed.
-			r.notify()
-		}
-		return nil
+	case size > v1beta1.MaxRoleNames:
+		return fmt.Errorf("roles and bindings have %d names and subjects, more than %d", size, v1beta1.MaxRoleNames)
+	default:
+		r.grants.Store(access.NewGrants(roles, bindings))
 	}
-	return r.read(ctx, ofNamespaces)
+	return nil
 }
 
 // permitRoles is what lets classbind follow roles and bindings.
@@ -143,61 +201,120 @@ const permitRoles = "kubectl create clusterrole classbind-roles --verb=list,watc
 	"rolebindings.rbac.authorization.k8s.io,clusterrolebindings.rbac.authorization.k8s.io && " +
 	"kubectl label clusterrole classbind-roles " + v1beta1.AggregateLabel + "=true"
 
-// follow begins or ends to follow a resource, and reports whether its objects were listed.
-func (r *Roles) follow(ctx context.Context, resource string, object client.Object, needed bool) (listed bool, err error) {
-	switch {
-	case !needed && !r.followed[resource]:
-		return false, nil
-	case !needed:
-		delete(r.followed, resource)
-		return false, r.cache.RemoveInformer(ctx, object) //nolint:wrapcheck // It says which.
-	case !r.followed[resource]: // The informer would log each refusal.
-		if err := r.resolver.Permitted(ctx, resource+"."+rbacv1.GroupName, "list", "watch"); err != nil {
-			return false, fmt.Errorf("%w: %s", err, permitRoles)
-		}
-	}
-	informer, err := r.cache.GetInformer(ctx, object, cache.BlockUntilSynced(false))
-	if err == nil && !r.followed[resource] {
-		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { r.notify() }, UpdateFunc: func(any, any) { r.notify() }, DeleteFunc: func(any) { r.notify() },
-		})
-	}
-	if err != nil {
-		return false, fmt.Errorf("cannot follow %s: %w", resource, err)
-	}
-	r.followed[resource] = true
-	return informer.HasSynced(), nil
+// seen is what is kept of a role or a binding, with the metadata by which the Reflector goes.
+type seen struct {
+	metav1.PartialObjectMetadata
+	role    access.Role
+	binding access.Binding
 }
 
-// read the roles and bindings that were listed.
-func (r *Roles) read(ctx context.Context, ofNamespaces bool) error {
-	lists := []client.ObjectList{&rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{}}
-	if ofNamespaces {
-		lists = append(lists, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{})
+// followed are the roles, or the bindings, of one resource.
+type followed struct {
+	cluster.Health
+	stop    context.CancelFunc
+	changed func()
+
+	mu      sync.Mutex // guards all below
+	objects map[types.NamespacedName]*seen
+	// lost is since when the API server does not let us list or watch them; zero means that it does.
+	lost time.Time
+}
+
+// answered is called when the API server's answer to the watch changes. After a while without, its objects are not believed any more.
+func (f *followed) answered(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case err == nil:
+		f.lost = time.Time{}
+	case f.lost.IsZero():
+		f.lost = time.Now()
+		time.AfterFunc(trustFor, func() { defer recovered.Here(); f.changed() })
 	}
-	var allow []access.Role
-	var bound []access.Binding
-	for _, list := range lists {
-		err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy)
-		if err == nil {
-			err = meta.EachListItem(list, func(object runtime.Object) error {
-				switch o := object.(type) {
-				case *rbacv1.ClusterRole:
-					allow = append(allow, access.NewRole("", o.Name, o.Rules))
-				case *rbacv1.Role:
-					allow = append(allow, access.NewRole(o.Namespace, o.Name, o.Rules))
-				case *rbacv1.ClusterRoleBinding:
-					bound = append(bound, access.NewBinding("", o.Name, o.Subjects, o.RoleRef))
-				case *rbacv1.RoleBinding:
-					bound = append(bound, access.NewBinding(o.Namespace, o.Name, o.Subjects, o.RoleRef))
-				}
-				return nil
-			})
-		}
-		if err != nil {
-			return fmt.Errorf("cannot read roles: %w", err)
-		}
+	f.changed()
+}
+
+// untrusted is why the objects are not believed, nil if they are.
+func (f *followed) untrusted() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, err := f.LastError(); !f.lost.IsZero() && (f.objects == nil || time.Since(f.lost) >= trustFor) {
+		return err
 	}
-	r.grants.Store(access.NewGrants(allow, bound))
 	return nil
+}
+
+// read adds the objects and their size, and reports whether they were listed.
+func (f *followed) read(roles *[]access.Role, bindings *[]access.Binding, size *int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, o := range f.objects {
+		*size += o.role.Size() + o.binding.Size()
+		if *size > v1beta1.MaxRoleNames {
+			break
+		}
+		if o.binding.Size() > 0 {
+			*bindings = append(*bindings, o.binding)
+		} else {
+			*roles = append(*roles, o.role)
+		}
+	}
+	return f.objects != nil
+}
+
+// Read is called by the Reflector, as are Put, Remove and Replace.
+func (f *followed) Read(object any) (*seen, error) {
+	s := &seen{}
+	switch o := object.(type) {
+	case *seen:
+		return o, nil
+	case *rbacv1.ClusterRole:
+		s.ObjectMeta, s.role = o.ObjectMeta, access.NewRole("", o.Name, o.Rules)
+	case *rbacv1.Role:
+		s.ObjectMeta, s.role = o.ObjectMeta, access.NewRole(o.Namespace, o.Name, o.Rules)
+	case *rbacv1.ClusterRoleBinding:
+		s.ObjectMeta, s.binding = o.ObjectMeta, access.NewBinding("", o.Name, o.Subjects, o.RoleRef)
+	case *rbacv1.RoleBinding:
+		s.ObjectMeta, s.binding = o.ObjectMeta, access.NewBinding(o.Namespace, o.Name, o.Subjects, o.RoleRef)
+	default:
+		return nil, errors.New("it is neither a role nor a binding")
+	}
+	s.ObjectMeta = metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion}
+	return s, nil
+}
+
+// Put an object that is new or has changed.
+func (f *followed) Put(o *seen) { f.set(o, o) }
+
+// Remove an object.
+func (f *followed) Remove(o *seen) { f.set(o, nil) }
+
+// set is silent about objects that have nothing to do with the use of anything.
+func (f *followed) set(o, to *seen) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	name := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
+	before := f.objects[name]
+	delete(f.objects, name)
+	if to != nil && to.matters() {
+		f.objects[name] = to
+	}
+	if before != nil || to != nil && to.matters() {
+		f.changed()
+	}
+}
+
+func (s *seen) matters() bool { return s.role.Size()+s.binding.Size() > 0 }
+
+// Replace all objects.
+func (f *followed) Replace(objects []*seen) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.objects = map[types.NamespacedName]*seen{}
+	for _, o := range objects {
+		if o.matters() {
+			f.objects[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = o
+		}
+	}
+	f.changed()
 }

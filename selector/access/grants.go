@@ -5,6 +5,7 @@ package access
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -77,6 +78,15 @@ func NewRole(namespace, name string, rules []rbacv1.PolicyRule) Role {
 	return r
 }
 
+// Size is the number of rules that are kept, and of the names of classes in them.
+func (r Role) Size() int {
+	n := len(r.rules)
+	for _, rule := range r.rules {
+		n += len(rule.ResourceNames)
+	}
+	return n
+}
+
 // Binding is what is kept of a RoleBinding or a ClusterRoleBinding.
 type Binding struct {
 	Namespace, Name string // A ClusterRoleBinding has no namespace.
@@ -105,11 +115,20 @@ func NewBinding(namespace, name string, subjects []rbacv1.Subject, to rbacv1.Rol
 	return b
 }
 
+// Size is the number of subjects.
+func (b Binding) Size() int { return len(b.subjects) }
+
 func user(name string) string  { return "User/" + name }
 func group(name string) string { return "Group/" + name }
 
 // Grants are what all roles and bindings allow. They do not change. Nil Grants know nothing.
-type Grants struct{ of map[string][]grant }
+type Grants struct {
+	of map[string][]grant
+
+	mu     sync.Mutex          // guards recent
+	recent map[string]*Granted // by Subject.Key, which several decisions ask for
+	names  int                 // of all recent
+}
 
 // grant of a role to a subject, in one namespace or, if that is empty, everywhere.
 type grant struct {
@@ -141,16 +160,32 @@ func (g *Grants) Of(s *Subject) *Granted {
 	if g == nil || s == nil {
 		return nil
 	}
+	key := s.Key()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if known := g.recent[key]; known != nil {
+		return known
+	}
 	all := &Granted{grants: slices.Clone(g.of[user(s.User)]), classes: map[schema.GroupResource]classes{}}
 	for _, name := range s.Groups {
 		all.grants = append(all.grants, g.of[group(name)]...)
 	}
+	size := 1
+	for _, granted := range all.grants {
+		size += 1 + Role{rules: granted.rules}.Size()
+	}
+	if g.names += size; g.recent == nil || g.names > v1beta1.MaxRecentRoleNames {
+		g.recent, g.names = map[string]*Granted{}, size
+	}
+	g.recent[key] = all
 	return all
 }
 
-// Granted is what one subject may use by roles. It is for one goroutine.
+// Granted is what one subject may use by roles.
 type Granted struct {
-	grants  []grant
+	grants []grant
+
+	mu      sync.Mutex // guards classes
 	classes map[schema.GroupResource]classes
 }
 
@@ -165,11 +200,13 @@ func (g *Granted) Allows(resource schema.GroupResource, namespace, name string) 
 	if g == nil {
 		return true
 	}
+	g.mu.Lock()
 	granted, known := g.classes[resource]
 	if !known {
 		granted = g.classesOf(resource)
 		g.classes[resource] = granted
 	}
+	g.mu.Unlock()
 	in := granted[namespace]
 	if in.all || in.names[name] || namespace == "" {
 		return in.all || in.names[name]
