@@ -131,6 +131,7 @@ var Annotations = []string{
 	ClassSelectorAnnotation,
 	DecisionAnnotation,
 	PresetAnnotation,
+	IgnoredAnnotation,
 	HolderUIDAnnotation,
 	HolderPendingAnnotation,
 	SeatAnnotation,

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 	yamlreader "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/classbind/classbind/selector/recovered"
 )
 
 // stdin names standard input on the command line.
@@ -171,16 +173,18 @@ func readRegular(
 
 // readBounded reads all, at most maxFileBytes, until the context ends. Nothing else ends the read of a terminal or a pipe.
 func readBounded(ctx context.Context, in io.Reader) (text []byte, err error) {
-	done := make(chan func() ([]byte, error), 1)
+	done, read := make(chan error, 1), []byte(nil)
 	go func() {
-		text, err := io.ReadAll(io.LimitReader(in, maxFileBytes+1))
-		done <- func() ([]byte, error) { return text, err }
+		done <- recovered.Do(func() (err error) {
+			read, err = io.ReadAll(io.LimitReader(in, maxFileBytes+1))
+			return err
+		})
 	}()
 	select {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
-	case result := <-done:
-		text, err = result()
+	case err = <-done:
+		text = read
 	}
 	if err == nil && len(text) > maxFileBytes {
 		err = fmt.Errorf("it is larger than %d MiB: split it", maxFileBytes>>20)
