@@ -118,8 +118,8 @@ func TestWhyNotAnswered(t *testing.T) {
 			return nil, ctx.Err()
 		},
 		"Silent": func(context.Context) (apiwatch.Interface, error) {
-			events := apiwatch.NewFake()
-			go func() { time.Sleep(time.Second); events.Error(&cause.ErrStatus) }()
+			events := apiwatch.NewRaceFreeFake()
+			time.AfterFunc(time.Second, func() { events.Error(&cause.ErrStatus) })
 			return events, nil
 		},
 	} {
