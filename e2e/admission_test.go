@@ -303,7 +303,7 @@ func TestAnnotate(t *testing.T) {
 	assert.Equal(t, want, record(t, stored), "We should annotate a claim that is bound when it is created.")
 	unopinionated := w.created(t, manifestOf(t, unopinionated(group, "default")), client.DryRunAll)
 	want["reason"] = "DefaultClass"
-	assert.Equal(t, want, record(t, unopinionated), "We should not leave the default class to a policy, which cannot tell the time.")
+	assert.Equal(t, want, record(t, unopinionated), "We should not leave the default class to a policy, which annotates nothing.")
 
 	why := stored.GetAnnotations()
 	stored.SetAnnotations(nil)

@@ -139,9 +139,6 @@ func (d *Decider) decide(ctx context.Context, view *View, in claim.Intake, mode 
 		decision.Class, decision.Claim.Problems = nil, field.ErrorList{lacks}
 		return decision, facts, err
 	}
-	if decision.Class != nil && view.Kind.Annotates {
-		decision.Made = d.now()
-	}
 	if err != nil || decision.Class != nil || mode == Later || mode == Preview { // A claim that waits is stored without.
 		return decision, facts, err
 	}
@@ -469,8 +466,6 @@ type Decision struct {
 	Refused []Refusal
 	// answers are, with Explain, the gate that refuses a candidate, nil where none does, of all candidates.
 	answers map[*inventory.Class]*Gate
-	// Made is when the claim got its class, if that is told: see Record.
-	Made time.Time
 	// Took is how long the draw among the known classes took without the gates, ReadTook the read of others, and Read what came of that.
 	Took, ReadTook time.Duration
 	Read           LiveRead
@@ -547,12 +542,11 @@ type Record struct {
 	Class      string           `json:"class"`
 	Strategy   v1beta1.Strategy `json:"strategy"`
 	Candidates int              `json:"candidates,omitempty"` // None where the claim may not use all: it must not learn how many.
-	Time       string           `json:"time"`                 // RFC 3339, in seconds
 }
 
 // Record of a decision for a class.
 func (d *Decision) Record() Record {
-	r := Record{d.Reason(), d.Class.String(), d.View.Kind.Strategy.Name, d.Candidates, d.Made.UTC().Format(time.RFC3339)}
+	r := Record{d.Reason(), d.Class.String(), d.View.Kind.Strategy.Name, d.Candidates}
 	if d.View.Kind.Use != "" {
 		r.Candidates = 0
 	}

@@ -240,7 +240,7 @@ func TestLongNamesAreNoLabels(t *testing.T) {
 
 // TestDecisionAnnotation applies what annotates a claim with the library that the API server uses.
 func TestDecisionAnnotation(t *testing.T) {
-	const record = `{\"reason\":\"AnyClass\",\"class\":\"Class/a\",\"strategy\":\"WeightedRandom\",\"candidates\":1,\"time\":\"2026-01-02T03:04:05Z\"}`
+	const record = `{\"reason\":\"AnyClass\",\"class\":\"Class/a\",\"strategy\":\"WeightedRandom\",\"candidates\":1}`
 	inAnnotation := withReference(v1beta1.Reference{Place: v1beta1.Place{Annotation: "example.org/class"}, Form: v1beta1.Name})
 	inSpec := withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.class"}, Form: v1beta1.Name})
 	for name, tc := range map[string]struct {
@@ -265,8 +265,13 @@ func TestDecisionAnnotation(t *testing.T) {
 			view := NewView(kind, []*inventory.Classes{inventory.NewClasses(classes, []*inventory.Class{{Kind: classes, Name: "a", Weight: 1}})})
 			object, err := kind.DecodeValid([]byte(tc.object))
 			require.NoError(t, err)
-			at := time.Date(2026, 1, 2, 4, 4, 5, 6, time.FixedZone("", 3600))
-			d := decided(t, &Decider{Now: func() time.Time { return at }}, view, kind.Read("", "mine", object), DryRun)
+			at, patches := time.Date(2026, 1, 2, 4, 4, 5, 6, time.FixedZone("", 3600)), map[string]bool{}
+			d := Decision{}
+			for _, mode := range []Mode{DryRun, Admit} {
+				d = decided(t, &Decider{Now: func() time.Time { at = at.Add(time.Hour); return at }}, view, kind.Read("", "mine", object), mode)
+				patches[string(d.Patch())] = true
+			}
+			assert.Len(t, patches, 1, "A tool that compares a dry run with the result should find no difference.")
 			patch, err := jsonpatch.DecodePatch(d.Patch())
 			require.NoError(t, err)
 			patched, err := patch.Apply([]byte(tc.object))

@@ -265,7 +265,7 @@ type Choice struct {
 	Seed Seed `json:"seed,omitempty"`
 
 	// Annotate says what a bound claim is annotated with: Nothing, or the Decision, which
-	// says why it has its class, and since when. Example: Decision
+	// says why it has its class. Example: Decision
 	// +kubebuilder:default=Nothing
 	// +optional
 	Annotate Annotate `json:"annotate,omitempty"`

@@ -27,8 +27,8 @@ const (
 	// annotation. Written by claim authors, mostly for claim kinds without a selector field, read by the selector.
 	ClassSelectorAnnotation = "classbind.io/class-selector"
 	// DecisionAnnotation on a claim says why it has its class, if its ClaimKind says so. It is JSON, with the reason in a word, the class,
-	// the strategy, the number of candidates and the time. Written by classbind when it binds the claim, read by people and "classbind
-	// explain".
+	// the strategy and the number of candidates: the same decision is the same text. Written by classbind when it binds the claim, read by
+	// people and "classbind explain".
 	DecisionAnnotation = "classbind.io/decision"
 	// PresetAnnotation on a registration or a role says of which preset it is a copy, and of which edition: PRESET@HASH. Written in the
 	// presets, read by "classbind check".

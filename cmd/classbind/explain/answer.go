@@ -248,7 +248,7 @@ func (o *options) noteClass(ctx context.Context, w *World, v *Kind, k *v1beta1.C
 		if was.Candidates > 0 {
 			of = fmt.Sprintf("one of %d candidates, ", was.Candidates)
 		}
-		item.note("it was bound to %q at %s: %s, %sby %s", was.Class, was.Time, was.Reason, of, was.Strategy)
+		item.note("it was bound to %q: %s, %sby %s", was.Class, was.Reason, of, was.Strategy)
 	}
 	named := v.Kind.ReadNamed(item.Claim.Namespace, item.Claim.Name, object)
 	if v.addRequester(ctx, &in) != nil || v.addRequester(ctx, &named) != nil ||
