@@ -95,11 +95,12 @@ func CompileWithin(text string, result Result, scope Scope, budget *Budget) (*Ex
 		start := truncate.String(text, v1beta1.MaxShownBytes)
 		return nil, &Error{1, 1, fmt.Sprintf("must be at most %d characters, has %d", maxCharacters, n), start}
 	}
-	if budget.take(uint64(len(text))) != nil {
+	if budget.take(parseCost(text)) != nil {
 		return nil, tooDear(text)
 	}
 	parsed, issues := parse(text)
 	if err := issues.Err(); err != nil {
+		_ = budget.take(malformedCost) // The parser looks for what is meant.
 		return nil, newError(text, issues, scope)
 	}
 	if budget.take(compileCost(parsed.NativeRep())) != nil {
@@ -125,7 +126,24 @@ const (
 	// compileNode is what a part of an expression costs to compile, beside a square of the loops, lists and maps around it: its type is
 	// made of theirs. patternState is what a state of a pattern costs.
 	compileNode, patternState = 4, 4
+	// malformedCost is that of an expression that CEL cannot parse.
+	malformedCost = v1beta1.MaxCompileCost / 3
 )
+
+// parseCost of a text: a byte costs more within many brackets, whose macros are copied into each other.
+func parseCost(text string) (cost uint64) {
+	within := uint64(0)
+	for _, c := range []byte(text) {
+		switch c {
+		case '(', '[', '{':
+			within++
+		case ')', ']', '}':
+			within = max(within, 1) - 1
+		}
+		cost += 1 + within*within/32
+	}
+	return cost
+}
 
 // compileCost of a parsed expression, in units of a microsecond and 2 KiB at most. A byte of its text costs one, too.
 func compileCost(tree *ast.AST) (cost uint64) {
