@@ -75,8 +75,8 @@ func MatchConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
 		all = append(all, MatchCondition{c.name, expression})
 	}
 	if bindWhen != "" {
-		// It may fail for the update of a claim that is older than it, and end in a comment.
-		all = append(all, MatchCondition{BindWhenCondition, isUpdate + " || (" + bindWhen + "\n)"})
+		// It may fail for the update of a claim that is older than it.
+		all = append(all, MatchCondition{BindWhenCondition, isUpdate + " || " + bindWhen})
 	}
 	if restores {
 		unbound := "!(" + ReferenceIsUnset(k, "oldObject", true) + ")"
@@ -198,7 +198,7 @@ func BindWhen(k *v1beta1.ClaimKind) (condition string, decides bool) {
 		return "", false
 	}
 	if !e.Uses(expression.Namespace) && !e.Uses(expression.Related) {
-		condition = e.Rename(map[string]string{expression.Claim: "object"})
+		condition = e.With(expression.Claim, "object")
 	}
 	return condition, decidesOn(e, k.Spec.Reference.Names())
 }

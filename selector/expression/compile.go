@@ -40,7 +40,7 @@ var env = sync.OnceValue(func() *cel.Env {
 	options := []cel.EnvOption{
 		cel.CustomTypeAdapter(adapter{}),
 		cel.ParserRecursionLimit(maxDepth),
-		cel.EnableMacroCallTracking(), // For Rename.
+		cel.EnableMacroCallTracking(), // For the text of a part.
 		shortChains(base),
 	}
 	for _, name := range variables {
@@ -82,6 +82,13 @@ func parse(text string) (*cel.Ast, *cel.Issues) {
 		}
 		text = string(runes)
 	}
+}
+
+// With returns the condition in CEL that is true if the expression is, with a value as a variable. What the author wrote stays as it is, but
+// for a reserved word.
+func (e *Expression) With(variable, value string) string {
+	parsed, _ := parse(e.text)
+	return fmt.Sprintf("[%s].all(%s, (%s\n))", value, variable, parsed.Source().Content()) // It may end in a comment.
 }
 
 // Compile an expression. The error is an *Error.

@@ -228,24 +228,6 @@ func TestEquality(t *testing.T) {
 	}
 }
 
-func TestRename(t *testing.T) {
-	names := map[string]string{Claim: "object", Class: "oldObject"}
-	for text, want := range map[string]string{
-		"claim.claim == class['claim']":                            "object.claim == oldObject['claim']",
-		"'claim.a' + claim.a // claim":                             "'claim.a' + object.a // claim",
-		"\"ä→😀\" + claim.a":                                        "\"ä→😀\" + object.a",
-		"claim.a.all(claim, claim.b) && claim.c":                   "object.a.all(claim, claim.b) && object.c",
-		"claim.a.all(object, object == claim.b)":                   "object.a.all(object_, object_ == object.b)",
-		"claim.a.all(object_, [1].all(object, object_ == object))": "object.a.all(object_, [1].all(object__, object_ == object__))",
-		"claim.a.map(oldObject, class.b).map(x, claim.c, x)":       "object.a.map(oldObject_, oldObject.b).map(x, object.c, x)",
-		"has(claim.a) && has(claim.?b.c)":                          "has(object.a) && has(object.?b.c)",
-		"claim.a.all(namespace, namespace == 1)":                   "object.a.all(namespac__, namespac__ == 1)",
-		"claim.?a.optMap(object, object == claim.b)":               "object.?a.optMap(object_, object_ == object.b)",
-	} {
-		assert.Equal(t, want, compiled(t, text, anything).Rename(names))
-	}
-}
-
 // TestErrorsTellNoValue has expressions fail for values of a class that the author of a claim must not see.
 func TestErrorsTellNoValue(t *testing.T) {
 	const secret = "p4ss://internal host"
