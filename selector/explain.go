@@ -18,7 +18,6 @@ import (
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/inventory"
-	"github.com/classbind/classbind/selector/near"
 	"github.com/classbind/classbind/selector/recovered"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -47,7 +46,7 @@ type Explanation struct {
 	Candidates []Candidate `json:"candidates,omitempty"`
 	// Dropped classes match, but this claim may not get them.
 	Dropped []Drop `json:"dropped,omitempty"`
-	// NearMisses are the classes that only one requirement of the selector keeps out, the nearest first.
+	// NearMisses are the classes that only one requirement of the selector keeps out: first those that nothing else does, each by class.
 	NearMisses []NearMiss `json:"nearMisses,omitempty"`
 	// FarMisses counts the classes that more than one requirement keeps out.
 	FarMisses int `json:"farMisses,omitempty"`
@@ -130,7 +129,7 @@ type NearMiss struct {
 	Unmet     Requirement      `json:"unmet"`
 	// Value of the class's label; nil if it has no such label.
 	Value *string `json:"value,omitempty"`
-	// Drop is why the claim could not get the class even so; nil if it could. Gates are asked about the nearest MaxRefusals of all.
+	// Drop is why the claim could not get the class even so; nil if it could. Gates are asked about the first MaxRefusals of all.
 	Drop *Drop `json:"dropped,omitempty"`
 }
 
@@ -327,7 +326,6 @@ func (e *Explanation) addOthers(asked map[*inventory.Class]bool) {
 	if selector != nil {
 		requirements, _ = selector.Requirements()
 	}
-	distances := map[*inventory.Class]int{}
 	d.View.eachOffered(d.Claim.Namespace, func(c *inventory.Class) {
 		switch {
 		case asked[c]:
@@ -361,55 +359,45 @@ func (e *Explanation) addOthers(asked map[*inventory.Class]bool) {
 		if value, has := c.Labels.Lookup(r.Key()); has {
 			miss.Value = &value
 		}
-		distances[c] = miss.distance()
 		e.NearMisses = append(e.NearMisses, miss)
 	})
-	slices.SortFunc(e.NearMisses, func(a, b NearMiss) int {
-		return cmp.Or(cmp.Compare(distances[a.Class], distances[b.Class]), inventory.Compare(a.Class, b.Class))
-	})
+	slices.SortFunc(e.NearMisses, compareMisses)
 }
 
-// addMissRefusals asks the gates about the nearest misses, and puts those that are refused behind the others of these.
+// addMissRefusals asks the gates about the first near misses, and puts those that are refused behind the others of these.
 func (d *Decider) addMissRefusals(ctx context.Context, e *Explanation) error {
 	v, in := e.Decision.View, e.Decision.Claim.Claim
 	if !d.isGated(v.Kind) {
 		return nil
 	}
-	nearest := e.NearMisses[:min(len(e.NearMisses), v1beta1.MaxRefusals)]
+	first := e.NearMisses[:min(len(e.NearMisses), v1beta1.MaxRefusals)]
 	var about []*inventory.Class
-	for i := range nearest {
-		if nearest[i].Drop == nil {
-			about = append(about, nearest[i].Class)
+	for i := range first {
+		if first[i].Drop == nil {
+			about = append(about, first[i].Class)
 		}
 	}
 	answers, err := d.answers(ctx, v, in, about)
 	if err != nil {
 		return err
 	}
-	for i := range nearest {
-		nearest[i].Drop = cmp.Or(nearest[i].Drop, answers[nearest[i].Class].drops(nearest[i].Class))
+	for i := range first {
+		first[i].Drop = cmp.Or(first[i].Drop, answers[first[i].Class].drops(first[i].Class))
 	}
-	slices.SortStableFunc(nearest, func(a, b NearMiss) int { return cmp.Compare(a.distance(), b.distance()) })
+	slices.SortFunc(first, compareMisses)
 	return nil
 }
 
-// distance is smallest for what looks like a typing error, and largest for a class that would be dropped anyway.
-func (m *NearMiss) distance() int {
-	const longest = 63 // characters of a label's value
-	distance := longest + 1
-	switch m.Unmet.Operator {
-	case selection.In, selection.Equals, selection.DoubleEquals:
-		if m.Value != nil {
-			for _, value := range m.Unmet.Values {
-				distance = min(distance, near.Edits(*m.Value, value))
-			}
-		}
-	default: // Other operators ask for no value that another could resemble.
+// compareMisses puts those first for which more terms hold: nothing but the selector keeps them out.
+func compareMisses(a, b NearMiss) int {
+	switch {
+	case (a.Drop == nil) == (b.Drop == nil):
+		return inventory.Compare(a.Class, b.Class)
+	case a.Drop == nil:
+		return -1
+	default:
+		return 1
 	}
-	if m.Drop != nil {
-		distance += longest + 2
-	}
-	return distance
 }
 
 // Evaluation of an expression of a claim kind for a claim.

@@ -70,8 +70,8 @@ func TestExplainNearest(t *testing.T) {
 	for _, m := range e.NearMisses {
 		got = append(got, m.Class.Name)
 	}
-	assert.Equal(t, []string{"slip", "worse", "other", "lacks", "cordoned"}, got,
-		"We should put the value that is spelt most alike first, then those without the label, and last those that would be dropped")
+	assert.Equal(t, []string{"lacks", "other", "slip", "worse", "cordoned"}, got,
+		"We should put last what would be dropped, and go by the class otherwise")
 	require.NotNil(t, e.NearMisses[4].Drop)
 	assert.Equal(t, "Cordoned", e.NearMisses[4].Drop.Reason, "We should say that the label alone would not help")
 }

@@ -9,12 +9,15 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
+// maxComparisons of a name with others keep a typing error among very many names from costing seconds. The names behind are not proposed.
+const maxComparisons = 1_000
+
 // Name returns the one of others that a name resembles most, or none. A long name may have two typing errors, and a short one none.
 func Name(name string, others iter.Seq[string]) (best string) {
 	if len(name) > v1beta1.MaxNameBytes { // It would take long to compare.
 		return ""
 	}
-	fewest := 3
+	fewest, compared := 3, 0
 	for _, other := range slices.Sorted(others) {
 		most := 1
 		switch {
@@ -25,6 +28,9 @@ func Name(name string, others iter.Seq[string]) (best string) {
 		}
 		if other == name || max(len(name)-len(other), len(other)-len(name)) > most { // So all the others are not long, either.
 			continue
+		}
+		if compared++; compared > maxComparisons {
+			break
 		}
 		if typos := Typos(name, other); typos <= most && typos < fewest {
 			best, fewest = other, typos
@@ -74,10 +80,10 @@ func Longer(name string, others iter.Seq[string]) (best string) {
 }
 
 // Typos counts the typing errors between two names in any case.
-func Typos(a, b string) int { return Edits(strings.ToLower(a), strings.ToLower(b)) }
+func Typos(a, b string) int { return edits(strings.ToLower(a), strings.ToLower(b)) }
 
-// Edits counts the bytes to insert, remove, replace or swap with their neighbour (the optimal string alignment of Damerau and Levenshtein).
-func Edits(a, b string) int {
+// edits counts the bytes to insert, remove, replace or swap with their neighbour (the optimal string alignment of Damerau and Levenshtein).
+func edits(a, b string) int {
 	var last []int // The row before the previous one.
 	previous := make([]int, len(b)+1)
 	for j := range previous {
