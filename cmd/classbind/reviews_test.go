@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -371,4 +372,21 @@ func reviewsAreNotBelieved(t *testing.T) {
 		}
 	}
 	t.Logf("%d reviews, %d requests", sent, reached)
+}
+
+// TestEveryReviewIsLogged sends each handler a review that it leaves alone. controller-runtime counts the answers of all, by path.
+func TestEveryReviewIsLogged(t *testing.T) {
+	var lines []string
+	log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{Verbosity: 1})
+	_, mgr := newWebhooks(t, &askedAPI{}, log)
+	require.Len(t, mgr.registered.paths, 5)
+	for _, pattern := range mgr.registered.paths {
+		lines = nil
+		w := post(t, mgr, strings.Replace(pattern, "{name}", "claims.example.org", 1), map[string]any{
+			"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": map[string]any{"uid": "5e1f", "operation": "CONNECT"},
+		})
+		require.Equal(t, http.StatusOK, w.Code, w.Body)
+		require.Len(t, lines, 1, "%s should log one line.", pattern)
+		assert.Contains(t, lines[0], `"requestUID"="5e1f"`, "We should find the line by the request of the audit log.")
+	}
 }
