@@ -55,8 +55,8 @@ func NewSelfSigned(config *rest.Config, namespace string, duration, caDuration t
 // servers with slow clocks, too. cert-manager's authority has no setting for it.
 type Backdating struct{ *authority.DynamicAuthority }
 
-// backdatingCA returns a config whose client backdates the CA, too, when it writes it: an API server whose clock is slow would take a new CA
-// for one that is not valid yet. cert-manager's authority has no setting for that either.
+// backdatingCA returns a config whose client backdates the CA, too, when it writes it: an API server whose clock is slow would take a new
+// CA for one that is not valid yet. cert-manager's authority has no setting for that either.
 func backdatingCA(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.ContentType = runtime.ContentTypeJSON

@@ -32,8 +32,8 @@ var guardOutcomes = map[string]string{
 	"SeatUnknown": "seat_unknown",
 }
 
-// Metrics count what becomes of claims and of classes. They leave out dry runs, and requests that no API server sends. Authors of claims cannot make
-// up values of labels: all kinds that nobody registered are the kind "".
+// Metrics count what becomes of claims and of classes. They leave out dry runs, and requests that no API server sends. Authors of claims
+// cannot make up values of labels: all kinds that nobody registered are the kind "".
 //
 // They count after the answer has been sent, and their durations are of what came before it. So a claim may be stored a moment before it is
 // counted.

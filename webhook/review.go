@@ -89,10 +89,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	response.UID = request.UID
 	makePrintable(response)
 	h.reply(w, http.StatusOK, encode(response))
-	if log := h.Log.V(1); arrived.afterwards == nil && log.Enabled() { // A claim that is bound has a line with more.
+	// A claim that is bound has a line with more.
+	if log := h.Log.V(1); arrived.afterwards == nil && log.Enabled() {
 		log.Info("Reviewed", "path", truncate.String(r.URL.Path, v1beta1.MaxShownBytes), "resource", request.Resource.Resource,
 			"group", request.Resource.Group, "namespace", request.Namespace, "name", request.Name, "requestUID", string(request.UID),
-			"operation", string(request.Operation), "allowed", response.Allowed, "audit", response.AuditAnnotations, "dryRun", isDryRun(request))
+			"operation", string(request.Operation), "allowed", response.Allowed, "audit", response.AuditAnnotations,
+			"dryRun", isDryRun(request))
 	}
 }
 

@@ -139,7 +139,7 @@ func (m *registered) Register(path string, handler http.Handler) {
 }
 
 // newWebhooks returns the webhooks of the command, which know a gold class and ask the API server for what they do not know.
-func newWebhooks(t *testing.T, api http.RoundTripper, log logr.Logger) (*server, *unstarted) {
+func newWebhooks(t *testing.T, api http.RoundTripper, log logr.Logger) *unstarted {
 	t.Helper()
 	claimKind := controllertest.NewClaimKind("claims.example.org")
 	claimKind.Spec.Selector.Path = ".spec.classSelector"
@@ -188,7 +188,7 @@ func newWebhooks(t *testing.T, api http.RoundTripper, log logr.Logger) (*server,
 	s.registration.Inventory.SetClaimKind(selector.NewClaimKind(claimKind, &classKind))
 	s.registration.Inventory.SetClasses(inventory.NewClasses(golds, []*inventory.Class{known}))
 	s.registration.Inventory.Open()
-	return s, mgr
+	return mgr
 }
 
 // filled has a string, or something else, in each field of a type.
@@ -293,7 +293,7 @@ func TestReviewsAreNotBelieved(t *testing.T) {
 
 func reviewsAreNotBelieved(t *testing.T) {
 	api := &askedAPI{}
-	_, mgr := newWebhooks(t, api, logr.Discard())
+	mgr := newWebhooks(t, api, logr.Discard())
 	metadata := filled(reflect.TypeFor[metav1.ObjectMeta]())
 	object := func(name, namespace string, annotations, rest map[string]any) map[string]any {
 		o := map[string]any{"metadata": map[string]any{"name": name, "uid": "u-1", "resourceVersion": "7", "annotations": annotations}}
@@ -378,7 +378,7 @@ func reviewsAreNotBelieved(t *testing.T) {
 func TestEveryReviewIsLogged(t *testing.T) {
 	var lines []string
 	log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{Verbosity: 1})
-	_, mgr := newWebhooks(t, &askedAPI{}, log)
+	mgr := newWebhooks(t, &askedAPI{}, log)
 	require.Len(t, mgr.registered.paths, 5)
 	for _, pattern := range mgr.registered.paths {
 		lines = nil

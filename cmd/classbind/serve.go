@@ -74,7 +74,7 @@ webhook configurations, all from deploy/.`,
 	return c
 }
 
-// stopTimeout is how long a replica takes to stop, after --shutdown-delay-duration. Both together are less than the pod has: TestStopsInTime.
+// stopTimeout is how long a replica takes to stop, after --shutdown-delay-duration. Both are less than the pod has: TestStopsInTime.
 const stopTimeout = 15 * time.Second
 
 func serve(ctx context.Context, o *options) error {

@@ -33,7 +33,7 @@ var panics atomic.Int64
 // Panics returns how many panics this process has recovered from.
 func Panics() int64 { return panics.Load() }
 
-// Do turns a panic into an ErrPanic, which it logs with the stack, and counts. An ErrPanic that goes on as a panic is logged no second time.
+// Do turns a panic into an ErrPanic, which it logs with the stack, and counts. An ErrPanic that goes on as a panic is logged once.
 func Do(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
