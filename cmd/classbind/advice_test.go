@@ -44,6 +44,8 @@ var advised = map[string]string{
 	"kubectl patch x --type merge --patch 'x'":               "TestMarkPatch",
 	"kubectl apply -k deploy":                                "install.md",
 	"kubectl get -o yaml --show-managed-fields":              "explain-and-status.md",
+	"kubectl annotate classkind x x=true":                    "TestOneBadClassKind",
+	"kubectl annotate classkind x x-":                        "TestOneBadClassKind",
 	"kubectl create clusterrole classbind-roles --verb=list": "use.md",
 	"kubectl label clusterrole classbind-roles x=true":       "use.md",
 	"kubectl create clusterrole x --verb=get":                "TestClassKindsNotPermitted",
