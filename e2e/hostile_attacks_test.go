@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -288,13 +291,13 @@ func (s *stranger) post(ctx context.Context, replica int, path, body string) {
 }
 
 // forged review of the creation of an object of a kind.
-func forged(kind string, object map[string]any) string {
+func forged(of schema.GroupVersionKind, object map[string]any) string {
 	metadata := object["metadata"].(map[string]any)
-	object["apiVersion"], object["kind"] = hostileGroup+"/v1", kind
+	object["apiVersion"], object["kind"] = of.ToAPIVersionAndKind()
 	request := map[string]any{
 		"uid": string(uuid.NewUUID()), "operation": "CREATE", "name": metadata["name"], "namespace": metadata["namespace"],
-		"kind":     map[string]any{"group": hostileGroup, "version": "v1", "kind": kind},
-		"resource": map[string]any{"group": hostileGroup, "version": "v1", "resource": strings.ToLower(kind) + "s"},
+		"kind":     map[string]any{"group": of.Group, "version": of.Version, "kind": of.Kind},
+		"resource": map[string]any{"group": of.Group, "version": of.Version, "resource": strings.ToLower(of.Kind) + "s"},
 		"object":   object,
 	}
 	review, _ := json.Marshal(map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
@@ -311,7 +314,7 @@ func defaultClass(kind, name string) *unstructured.Unstructured {
 func (b *besieged) forgedCreations(_ *testing.T) {
 	s := b.stranger()
 	attackers(b.attack, 4, 20*time.Millisecond, func(i int) {
-		s.post(b.attack, i%len(b.replicas), v1beta1.GuardPath, forged("Ghost", map[string]any{"metadata": map[string]any{
+		s.post(b.attack, i%len(b.replicas), v1beta1.GuardPath, forged(hostileKind("Ghost"), map[string]any{"metadata": map[string]any{
 			"name": fmt.Sprint("ghost-", i), "uid": string(uuid.NewUUID()), "annotations": map[string]any{defaultMark: "true"},
 		}}))
 	})
@@ -323,7 +326,7 @@ func (b *besieged) forgedClaims(_ *testing.T) {
 	attackers(b.attack, 8, 20*time.Millisecond, func(i int) {
 		kind := []string{"AdmitClaim", "DenyClaim", "LaterClaim", "LeastClaim"}[i%4]
 		selector := []map[string]any{{"matchLabels": map[string]any{"pool": "common"}}, {"matchLabels": map[string]any{"pool": fmt.Sprint("forged-", i)}}, {}}[i/4%3]
-		s.post(b.attack, i%len(b.replicas), v1beta1.BindPath+hostileResource(kind), forged(kind, map[string]any{
+		s.post(b.attack, i%len(b.replicas), v1beta1.BindPath+hostileResource(kind), forged(hostileKind(kind), map[string]any{
 			"metadata": map[string]any{"namespace": tenantA, "name": fmt.Sprint("forged-", i)}, "spec": map[string]any{"classSelector": selector},
 		}))
 	})
@@ -383,7 +386,7 @@ func (b *besieged) idleConnections(_ *testing.T) {
 func (b *besieged) bigBodies(_ *testing.T) {
 	const size = v1beta1.MaxReviewBytes - 1<<10
 	s := b.stranger()
-	whole := forged("AdmitClaim", map[string]any{"metadata": map[string]any{"namespace": tenantA, "name": "big"}, "note": strings.Repeat("<", (size-4<<10)/6)})
+	whole := forged(hostileKind("AdmitClaim"), map[string]any{"metadata": map[string]any{"namespace": tenantA, "name": "big"}, "note": strings.Repeat("<", (size-4<<10)/6)})
 	announced := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", v1beta1.BindPath+hostileResource("AdmitClaim"), size)
 	begun := append([]byte(announced), bytes.Repeat([]byte(" "), 1<<20)...)
 	var all sync.WaitGroup
@@ -405,4 +408,219 @@ func (b *besieged) bigBodies(_ *testing.T) {
 		})
 	})
 	all.Wait()
+}
+
+const (
+	pricedClasses = 2000
+	pricedSpec    = `{whenUnmatched: %s, admission: {failurePolicy: Ignore}, classes: {fits: [{name: Size, expression: "has(claim.spec.sizes) ? ` +
+		`claim.spec.sizes.exists(s, class.spec.price < double(s)) : class.spec.price < double(claim.spec.size)"}]}}`
+)
+
+// pricedKinds of claim are served by Priced alone, whose classes fit none, and are costly to judge for a claim of a long field.
+var pricedKinds = map[string]string{
+	"PricedClaim":     fmt.Sprintf(pricedSpec, "Admit"),
+	"DenyPricedClaim": fmt.Sprintf(pricedSpec, "Deny"),
+}
+
+func (b *besieged) pricedClasses(t *testing.T) {
+	classes := map[string]map[string]any{}
+	for i := range pricedClasses {
+		key, class := stored("Priced", "", fmt.Sprintf("priced-%04d", i), nil)
+		class["spec"] = map[string]any{"price": 1e300}
+		classes[key] = class
+	}
+	b.store(t, classes)
+}
+
+// prices are fields as long as may be that a function goes through, whether it can use them or not, for each class.
+func prices() []string {
+	size := func(text string) string { return `"size":` + strconv.Quote(text) }
+	sizes := func(n int, text string) string {
+		return `"sizes":[` + strings.TrimSuffix(strings.Repeat(text+",", n), ",") + `]`
+	}
+	return []string{
+		size(strings.Repeat("1", 16_000)), size("0." + strings.Repeat("7", 16_000)), size(strings.Repeat("0", 16_000) + "x"),
+		sizes(8, strconv.Quote(strings.Repeat("3", 2000))), sizes(990, "12345678.5"), sizes(8, "1.5"), size("12"),
+	}
+}
+
+// endless has the attack last until it is ended.
+func (b *besieged) endless(t *testing.T) (end func()) {
+	b.attack, end = context.WithCancel(t.Context())
+	return end
+}
+
+// prices has ten senders create claims, in dry runs and not, and compares how long dry runs of claims of another kind take with how long they
+// take without. Claims with which classbind has nothing to do tell what the API server and the machine are able to meanwhile.
+func (b *besieged) prices(t *testing.T) {
+	const tries, senders, pause, most = 3, 10, 50 * time.Millisecond, 3
+	defer b.endless(t)()
+	defer b.forget(t, "PricedClaim")
+	specs, within, fit := prices(), false, false
+	for try := 0; try < tries && !within; try++ {
+		quiet, quietFree := b.latency(t, func(context.Context) {})
+		under, underFree := b.latency(t, func(ctx context.Context) {
+			attackers(ctx, senders, pause, func(i int) {
+				b.mallory.create(ctx, "PricedClaim", i%2 == 0, claimOf("PricedClaim", fmt.Sprintf("priced-%d-%d", try, i), specs[i%len(specs)], ""))
+			})
+		})
+		within, fit = under <= most*quiet, fit || underFree <= most*quietFree // Otherwise, it is the machine that is slow.
+		t.Logf("p99 of another kind: %s without the attack, %s with it; without classbind: %s and %s.", quiet, under, quietFree, underFree)
+	}
+	assert.True(t, within || !fit, "We should let claims of another kind take at most %d times as long.", most)
+}
+
+// latency is the p99 of honest claims while something is done, and of those with which classbind has nothing to do.
+func (b *besieged) latency(t *testing.T, do func(context.Context)) (bound, free time.Duration) {
+	const pause, fewest = 10 * time.Millisecond, 50
+	ctx, cancel := context.WithTimeout(t.Context(), attackTime)
+	defer cancel()
+	kinds := []string{"AdmitClaim", freeKind.Kind}
+	took := make([][]time.Duration, len(kinds)) // Each has one sender.
+	var all sync.WaitGroup
+	all.Go(func() { do(ctx) })
+	attackers(ctx, len(kinds), pause, func(i int) {
+		kind := i % len(kinds)
+		claim := selecting(hostileGroup, kinds[kind], honestNamespace, fmt.Sprint("timed-", i), map[string]any{"pool": "common"})
+		begin := time.Now()
+		err := b.honest.Create(ctx, claim, client.DryRunAll)
+		if ctx.Err() == nil && assert.NoError(t, err, "We should answer honest claims.") {
+			took[kind] = append(took[kind], time.Since(begin))
+		}
+	})
+	all.Wait()
+	p99 := func(all []time.Duration) time.Duration {
+		require.Greater(t, len(all), fewest, "We should answer enough claims to tell.")
+		slices.Sort(all)
+		return all[len(all)*99/100].Round(time.Millisecond / 10)
+	}
+	return p99(took[0]), p99(took[1])
+}
+
+// pricesDenied are claims that are refused alone, many at once.
+func (b *besieged) pricesDenied(t *testing.T) {
+	const claims, atOnce, kind = 2000, 16, "DenyPricedClaim"
+	defer b.endless(t)()
+	defer b.forget(t, kind)
+	specs, alone := prices(), map[int]int{}
+	for i, spec := range specs {
+		status, text := b.mallory.create(b.attack, kind, false, claimOf(kind, fmt.Sprint("alone-", i), spec, ""))
+		assert.Contains(t, []int{http.StatusForbidden, http.StatusUnprocessableEntity}, status, "We should refuse it alone: %.400s", text)
+		alone[status]++
+	}
+	begin := time.Now()
+	var all errgroup.Group
+	all.SetLimit(atOnce)
+	for i := range claims {
+		all.Go(func() error {
+			b.mallory.create(b.attack, kind, false, claimOf(kind, fmt.Sprint("denied-", i), specs[i%len(specs)], ""))
+			return nil
+		})
+	}
+	_ = all.Wait()
+	stored := &unstructured.UnstructuredList{}
+	stored.SetGroupVersionKind(hostileKind(kind + "List"))
+	require.NoError(t, b.List(t.Context(), stored, client.InNamespace(tenantA)))
+	assert.Empty(t, stored.Items, "We should have none of them stored.")
+	t.Logf("%d claims, %d at once, took %s: %d are stored. Alone: %v.", claims, atOnce, time.Since(begin).Round(time.Millisecond), len(stored.Items), alone)
+}
+
+// patterns are registrations that a stranger makes up, of 55 KB, which take as much memory to compile as can be.
+func (b *besieged) patterns(t *testing.T) {
+	const length, parts = 2000, 8
+	s := b.stranger()
+	attackers(b.attack, 8, 0, func(i int) {
+		part := []string{"a{1000}", "(a?){999}", `(?i)[\\pL\\pN]`, "(ab|cd){300}"}[i/12%4]
+		expression := "claim.a.matches('" + strings.Repeat(part, max(1, (length-20)/len(part)>>(i%12))) + "')"
+		var fits, related []map[string]any
+		for n := range parts {
+			fits = append(fits, map[string]any{"name": fmt.Sprint("F", n), "expression": expression})
+			related = append(related, map[string]any{"name": fmt.Sprint("r", n), "resource": "as.b.c", "nameExpression": expression, "namespaceExpression": expression})
+		}
+		s.post(b.attack, i%len(b.replicas), v1beta1.RegistrationPath, forged(v1beta1.GroupVersion.WithKind("ClaimKind"), map[string]any{
+			"metadata": map[string]any{"name": fmt.Sprintf("pattern%dclaims.%s", i, hostileGroup)},
+			"spec": map[string]any{
+				"claims": map[string]any{"when": expression}, "selector": map[string]any{"expression": expression}, "choice": map[string]any{"score": expression},
+				"classes": map[string]any{"fits": fits, "related": related},
+			},
+		}))
+	})
+	peak, cpu := b.used(t)
+	t.Logf("A replica took %d MiB at most, and all of them %.1f s of CPU.", peak>>20, cpu)
+	assert.Less(t, peak, b.limit/2, "We should bound the memory of what is compiled, far below the limit.")
+}
+
+const (
+	useSpec = `{classes: {use: {subject: Namespace}, fits: [{name: Zone, ` +
+		`expression: "(has(claim.spec.zones) ? claim.spec.zones : ['zone-1']).exists(z, z in class.spec.zones)"}]}}`
+	hidden = 3
+)
+
+// usable is the one class that tenantA may use.
+var usable = "---\napiVersion: " + hostileGroup + "/v1\nkind: Usable\nmetadata: {name: open, labels: {pool: common}}\nspec: {zones: [zone-1]}\n" +
+	mayUse("use-open", "", "kind: Group, name: 'system:serviceaccounts:"+tenantA+"'", hostileGroup, "usables", "open")
+
+// changing is what is new in each answer to the same request.
+var changing = regexp.MustCompile(`"(uid|creationTimestamp|time)":"[^"]*"`)
+
+// oracle asks the same while there are no classes that tenantA may not use, and while there are some that match or do not, cost much or
+// little, or are the default, and compares the answers.
+func (b *besieged) oracle(t *testing.T) {
+	defer b.endless(t)()
+	var asks []string
+	for _, selector := range []string{
+		`"note":""`, `"classSelector":{}`, `"classSelector":{"matchLabels":{"pool":"common"}}`, `"classSelector":{"matchLabels":{"owner":"` + secret[:4] + `"}}`,
+		`"classSelector":{"matchExpressions":[{"key":"owner","operator":"Exists"}]}`, `"classSelector":{"matchLabels":{"owner":"nobody"}}`,
+	} {
+		for _, costs := range []string{`"small":""`, zones(1, "zone-2"), zones(1000, "none-#"), zones(5000, "")} {
+			asks = append(asks, claimOf("UseClaim", "asks", selector+","+costs, ""))
+		}
+	}
+	answers := func() (all []string) {
+		for range b.replicas {
+			for _, ask := range asks {
+				status, text := b.mallory.create(b.attack, "UseClaim", true, ask)
+				all = append(all, fmt.Sprint(status, " ", changing.ReplaceAllString(text, "")))
+			}
+		}
+		return all
+	}
+	compared := 0
+	for _, roles := range []string{"", followsRoles} {
+		if roles != "" {
+			b.apply(t, roles)
+			eventually(t, func(c *attempt) {
+				for range 2 * len(b.replicas) {
+					_, text := b.mallory.create(b.attack, "UseClaim", true, claimOf("UseClaim", "asks", `"classSelector":{"matchLabels":{"pool":"none"}}`, ""))
+					require.Contains(c, text, "it may use Usable/open")
+				}
+			}, "We should see the roles followed.")
+		}
+		want := answers()
+		for name, class := range map[string]string{
+			"matches, and costs much": `labels: {owner: %s, pool: common}}, spec: {` + zones(990, "a#"), "matches, and fits": `labels: {owner: %s, pool: common}}, spec: {zones: [zone-1, zone-2]`,
+			"does not match": `labels: {owned: %s}}, spec: {` + zones(990, "a#"), "fails": `labels: {owner: %s, pool: common}}, spec: {zones: 1`,
+			"is the default": `labels: {owner: %s}, annotations: {"` + defaultMark + `": "true"}}, spec: {` + zones(990, "a#"),
+		} {
+			for i := range hidden {
+				text := fmt.Sprintf(class, secret[:4])
+				if i > 0 { // There is one default at most.
+					text = strings.Replace(text, "is-default-class", "no-default-class", 1)
+				}
+				b.apply(t, fmt.Sprintf(`---
+{apiVersion: %s/v1, kind: Usable, metadata: {name: vault-%s-%d, %s}}
+`, hostileGroup, secret, i, text))
+			}
+			b.awaitClasses(t, hostileResource("Usable"), 1+hidden)
+			for i, got := range answers() {
+				compared++
+				assert.Equal(t, want[i], got, "We should answer %.300s as if there were no class that %s, with roles %t.", asks[i%len(asks)], name, roles != "")
+			}
+			for i := range hidden {
+				b.remove(t, hostileResource("Usable"), fmt.Sprintf("vault-%s-%d", secret, i))
+			}
+			b.awaitClasses(t, hostileResource("Usable"), 1)
+		}
+	}
+	t.Logf("%d answers are the same, whatever classes there are that the tenant may not use.", compared)
 }

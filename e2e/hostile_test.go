@@ -71,6 +71,10 @@ func attacks() []attack {
 		{"AttractiveClass", "We should keep tenants apart.", (*besieged).attractiveClass, []int{ok, created, forbidden}},
 		{"EscapedClaim", "We should admit a claim that is six times as long in a review.", claimAgain(1, time.Second, admit, []string{`"classSelector":{"matchLabels":{"pool":"common"}},"note":"` + strings.Repeat("<", 750<<10) + `"`}, ""), []int{created}},
 		{"LongClaims", "We should let claims pay for what their expressions cost.", (*besieged).longClaims, []int{created, forbidden, invalid, tooMany}},
+		{"Prices", "We should let claims pay for each function, by the length of what it gets.", (*besieged).prices, []int{created, invalid, tooMany}},
+		{"PricesDenied", "We should refuse at once what we refuse alone, although we may be passed by.", (*besieged).pricesDenied, []int{forbidden, invalid, tooMany}},
+		{"Patterns", "We should let registrations pay for what they take to compile.", (*besieged).patterns, []int{ok, unavailable}},
+		{"Oracle", "We should answer as if there were no class that a claim may not use.", (*besieged).oracle, []int{created, invalid}},
 		{"ContestedClass", "We should let the honest admin set a default while others fail to.", (*besieged).contestedClass, []int{forbidden, conflict}},
 	}
 }
@@ -403,8 +407,8 @@ func besiege(t *testing.T) *besieged {
 func (b *besieged) install(t *testing.T) {
 	var crds []string
 	for scope, kinds := range map[string]string{
-		"Namespaced": "Local FreeClaim AdmitClaim DenyClaim LaterClaim LeastClaim GhostClaim FirstClaim SecondClaim FitClaim DenyFitClaim",
-		"Cluster":    "Ghost First Second Shared Zoned Alpha Beta Gamma",
+		"Namespaced": "Local FreeClaim AdmitClaim DenyClaim LaterClaim LeastClaim GhostClaim FirstClaim SecondClaim FitClaim DenyFitClaim PricedClaim DenyPricedClaim UseClaim",
+		"Cluster":    "Ghost First Second Shared Zoned Priced Usable Alpha Beta Gamma",
 	} {
 		for kind := range strings.FieldsSeq(kinds) {
 			crds = append(crds, kind+" "+hostileResource(kind)+" "+scope)
@@ -481,11 +485,11 @@ func (b *besieged) register(t *testing.T) {
 	}
 	bound := resources(slices.Collect(maps.Keys(boundKinds))...)
 	served := map[string][]string{
-		"Zoned": {"FitClaim", "DenyFitClaim"}, "Ghost": {"GhostClaim"},
+		"Zoned": {"FitClaim", "DenyFitClaim"}, "Priced": {"PricedClaim", "DenyPricedClaim"}, "Usable": {"UseClaim"}, "Ghost": {"GhostClaim"},
 		"First": {"FirstClaim"}, "Second": {"SecondClaim"}, "Shared": {"FirstClaim", "SecondClaim"},
 	}
 	manifest := ""
-	for _, kinds := range []map[string]string{boundKinds, fitKinds, {"GhostClaim": "{}", "FirstClaim": "{}", "SecondClaim": "{}"}} {
+	for _, kinds := range []map[string]string{boundKinds, fitKinds, pricedKinds, {"GhostClaim": "{}", "FirstClaim": "{}", "SecondClaim": "{}", "UseClaim": useSpec}} {
 		for kind, spec := range kinds {
 			manifest += claimKind(hostileResource(kind), spec)
 		}
@@ -497,14 +501,16 @@ func (b *besieged) register(t *testing.T) {
 		manifest += serving(hostileResource(kind), resources(claims...)...)
 	}
 	b.zonedClasses(t)
-	b.apply(t, manifest)
-	for _, kind := range append(bound, resources("FitClaim", "DenyFitClaim")...) {
+	b.pricedClasses(t)
+	b.apply(t, manifest+usable)
+	for _, kind := range append(bound, resources("FitClaim", "DenyFitClaim", "PricedClaim", "DenyPricedClaim", "UseClaim")...) {
 		b.awaitClaims(t, kind)
 	}
 	for _, kind := range []string{"Ghost", "First", "Second", "Shared"} {
 		b.awaitGuard(t, hostileGroup, kind, hostileResource(kind))
 	}
 	b.awaitClasses(t, hostileResource("Local"), manyClasses/10+5)
+	b.awaitClasses(t, hostileResource("Priced"), pricedClasses)
 }
 
 func (b *besieged) user(t *testing.T, name string) client.Client {
