@@ -21,7 +21,7 @@ func (r *run) measureWebhook(ctx context.Context) error {
 	ratio := func(value func(round) float64) float64 { return load.Ratio(ours.rounds, doNothing.rounds, value) }
 	r.measureRatio("throughput", ours, doNothing, perSecond)
 	r.measureRatio("p99", ours, doNothing, p99Millis)
-	r.line("ratios of rounds side by side: requests/s %.2f, p50 %.2f, p99 %.2f, CPU %.2f",
+	r.line("ratios of rounds side by side: requests/s %.3f, p50 %.3f, p99 %.3f, CPU %.3f",
 		ratio(perSecond), ratio(p50Millis), ratio(p99Millis), ratio(cpuMicros))
 	return nil
 }
