@@ -91,7 +91,7 @@ func TestCertificatesAreBackdated(t *testing.T) {
 		require.NotNil(c, leaf)
 	}, time.Minute, 10*time.Millisecond)
 	cancel()
-	assert.NoError(t, <-ended)
+	require.NoError(t, <-ended)
 	secret := &corev1.Secret{}
 	mu.Lock()
 	defer mu.Unlock()

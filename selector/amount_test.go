@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -107,7 +108,7 @@ func TestAmountsAreAddedInOnePlace(t *testing.T) {
 						}
 					case *ast.AssignStmt:
 						if n.Tok == token.ADD_ASSIGN || n.Tok == token.SUB_ASSIGN {
-							operands = append(n.Lhs, n.Rhs...)
+							operands = slices.Concat(n.Lhs, n.Rhs)
 						}
 					}
 					for _, o := range operands {

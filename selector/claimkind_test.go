@@ -60,7 +60,9 @@ func TestWhenAbsent(t *testing.T) {
 			driver      any
 			annotations []string
 		}{
-			{"a", nil}, {"a", []string{"example.org/default", "true"}}, {"b", []string{"example.org/default", "true"}},
+			{"a", nil},
+			{"a", []string{"example.org/default", "true"}},
+			{"b", []string{"example.org/default", "true"}},
 			{nil, []string{"example.org/default", "true"}},
 			{"a", []string{"example.org/default", "true", v1beta1.CordonedAnnotation, "true"}},
 			{"a", []string{"example.org/default", "true", "example.org/weight", "0"}},

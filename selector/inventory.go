@@ -182,8 +182,8 @@ func (i *Inventory) setUnknown(classKind string, kind unknownKind) {
 }
 
 // SetUnread says that a class kind serves these claim kinds, that its classes have never been known, and why, in a word. Claims are decided
-// on without them, and told so. It leaves the claim kinds out for which the classes are known, and does nothing if they are missing. It ends
-// that they are ignored.
+// on without them, and told so. It leaves the claim kinds out for which the classes are known, and does nothing if they are missing. It
+// ends that they are ignored.
 func (i *Inventory) SetUnread(classKind string, claimKinds []string, reason string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -40,7 +40,7 @@ func set(classKind, class string, claimKinds ...string) step {
 	}
 }
 
-func drop(classKind string) step { return func(i *Inventory) { i.DeleteClasses(classKind) } }
+func drop(i *Inventory) { i.DeleteClasses("as") }
 
 func miss(classKind, why string, claimKinds ...string) step {
 	return func(i *Inventory) { i.SetMissing(classKind, claimKinds, why) }
@@ -69,7 +69,7 @@ func TestInventory(t *testing.T) {
 			do:     []step{register(databases), register(queues), set("as", "gold", databases), set("bs", "gold", databases), set("as", "gold", queues)},
 			want:   map[string][]string{databases: {"b/gold"}, queues: {"a/gold"}},
 		},
-		"ClassesDeleted": {reason: "We should offer no class of a kind that is gone", do: []step{register(databases), register(queues), set("as", "gold", databases, queues), set("bs", "gold", databases), drop("as")}, want: map[string][]string{databases: {"b/gold"}, queues: {}}},
+		"ClassesDeleted": {reason: "We should offer no class of a kind that is gone", do: []step{register(databases), register(queues), set("as", "gold", databases, queues), set("bs", "gold", databases), drop}, want: map[string][]string{databases: {"b/gold"}, queues: {}}},
 		"ClaimKindRetired": {
 			reason: "We should know no more of a claim kind that is registered no more than of one that never was",
 			do:     []step{register(databases), register(queues), set("as", "gold", databases, queues), retireDatabases}, want: map[string][]string{queues: {"a/gold"}},
@@ -80,7 +80,7 @@ func TestInventory(t *testing.T) {
 			do:     []step{register(databases), set("as", "gold", databases), retireDatabases, set("bs", "gold", databases), register(databases)},
 			want:   map[string][]string{databases: {"a/gold", "b/gold"}},
 		},
-		"UnknownDeleted": {reason: "We should not mind what is not there", do: []step{retireDatabases, drop("as")}, want: map[string][]string{}},
+		"UnknownDeleted": {reason: "We should not mind what is not there", do: []step{retireDatabases, drop}, want: map[string][]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opened, closed := NewInventory(), NewInventory()
@@ -112,7 +112,7 @@ func TestInventoryMissing(t *testing.T) {
 		"ClaimKindLater":   {reason: "We should remember what is missing for a claim kind that is registered later, or anew.", do: []step{retireDatabases, miss("as", "no answer", databases), register(databases)}, want: map[string]string{databases: fault}},
 		"Found":            {reason: "We should bind claims again once the classes are known, of claim kinds that they serve no more, too.", do: []step{miss("as", "no answer", databases, topics), set("as", "gold", databases)}, want: map[string]string{}},
 		"Known":            {reason: "We should know better than one who says that classes are missing which are here.", do: []step{set("as", "gold", databases), miss("as", "no answer", databases)}, want: map[string]string{}},
-		"Deleted":          {reason: "We should wait no more for a class kind that is registered no more.", do: []step{miss("as", "no answer", databases), drop("as")}, want: map[string]string{}},
+		"Deleted":          {reason: "We should wait no more for a class kind that is registered no more.", do: []step{miss("as", "no answer", databases), drop}, want: map[string]string{}},
 		"Cleared":          {reason: "We should wait no more when we are told to.", do: []step{miss("as", "no answer", databases), known("as"), known("unknown")}, want: map[string]string{}},
 		"Changed":          {reason: "We should go by what the class kind serves now, and say why it is missing now.", do: []step{miss("as", "not looked up yet", topics), miss("as", "no answer", databases)}, want: map[string]string{databases: fault}},
 		"Two":              {reason: "We should name the first while two are missing.", do: []step{miss("bs", "refused", databases), miss("as", "no answer", databases)}, want: map[string]string{databases: fault}},
@@ -295,7 +295,7 @@ func TestIgnored(t *testing.T) {
 		"Unread":     {"We should say why they are not known, once they are not ignored any more.", []step{ignore, func(i *Inventory) { i.SetUnread("as", []string{databases}, "NotSynced") }}, "", `"as" (NotSynced), which it cannot read`, 0},
 		"Again":      {"We should bind none until they are known again.", []step{ignore, func(i *Inventory) { i.Withhold("as", []string{databases}, "no answer") }}, missing, "", 0},
 		"Back":       {"We should offer them.", []step{ignore, set("as", "gold", databases)}, "", "", 1},
-		"Deleted":    {"We should forget them.", []step{ignore, drop("as")}, "", "", 0},
+		"Deleted":    {"We should forget them.", []step{ignore, drop}, "", "", 0},
 		"ClearedToo": {"We should say so to each author, whoever waits for them no more.", []step{ignore, known("as")}, "", bound, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

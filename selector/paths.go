@@ -138,16 +138,13 @@ func (c *PathsCheck) checkReference(k *ClaimKind, s *openapi.Schema) {
 	}
 }
 
-// checkImmutable looks for a rule by which an object that leads to the reference may not change, or may not get the field that does. Rules in
-// other words are not known before the API server refuses a claim. One of the reference itself does not apply until there is one.
+// checkImmutable looks for a rule by which an object that leads to the reference may not change, or may not get the field that does. Rules
+// in other words are not known before the API server refuses a claim. One of the reference itself does not apply until there is one.
 func (c *PathsCheck) checkImmutable(reference fields.Path, s *openapi.Schema) {
 	for i := range reference {
 		refuses := map[string]bool{}
 		for j := i; j <= len(reference); j++ {
-			below := ""
-			for _, name := range reference[i:j] {
-				below += "." + name
-			}
+			below := strings.Join(append([]string{""}, reference[i:j]...), ".")
 			self, old := "self"+below, "oldSelf"+below
 			refuses[self+"=="+old], refuses[old+"=="+self] = true, true
 			if j > i {

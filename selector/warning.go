@@ -12,7 +12,8 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// UnreadText says which class kinds claims are decided on without, as their classes were never known or are ignored; empty if there is none.
+// UnreadText names the class kinds that claims are decided on without: their classes were never known, or are ignored. It is empty if there
+// is none.
 func (v *View) UnreadText() string {
 	if len(v.Unread) == 0 {
 		return ""
@@ -79,7 +80,8 @@ func (d *Decision) laterText() string {
 	case d.Lacks != "":
 		return "; the schema of its kind requires " + d.Lacks
 	case kind.BindLater && kind.immutable != "":
-		return fmt.Sprintf("; it cannot be bound later, because the schema refuses that (%s): create it again when there is a class for it", kind.immutable)
+		return fmt.Sprintf("; it cannot be bound later, because the schema refuses that (%s): create it again when there is a class for it",
+			kind.immutable)
 	case kind.BindLater && !kind.CannotBindLater.Load():
 		return "; it will be bound when a class matches"
 	}

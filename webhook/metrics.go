@@ -56,7 +56,7 @@ func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 		snapshot: snapshot,
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "classbind_decisions_total",
-			Help: "Claims that were decided on, by claim kind, strategy and outcome: " +
+			Help: "Decisions on claims, by claim kind, strategy and outcome: " +
 				"bound, unmatched_admitted, unmatched_waiting (to be bound later), unmatched_denied, " +
 				"restored (an update that removed the reference), untouched, malformed, unavailable or throttled.",
 		}, []string{"claim_kind", "strategy", "outcome"}),

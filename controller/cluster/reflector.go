@@ -163,7 +163,7 @@ func (s *store[T]) take(object any, change func(T)) error {
 }
 
 // Replace all objects.
-func (s *store[T]) Replace(objects []any, version string) error {
+func (s *store[T]) Replace(objects []any, _ string) error {
 	err := recovered.Do(func() (err error) {
 		all := make([]T, len(objects))
 		for i, object := range objects {

@@ -112,7 +112,9 @@ func TestWhyNotAnswered(t *testing.T) {
 	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
 	cause := apierrors.NewInternalError(errors.New("conversion webhook for example.org/v1, Kind=Gold failed"))
 	for name, watch := range map[string]func(context.Context) (apiwatch.Interface, error){
-		"TooManyRequests": func(context.Context) (apiwatch.Interface, error) { return nil, apierrors.NewTooManyRequests("initializing", 1) },
+		"TooManyRequests": func(context.Context) (apiwatch.Interface, error) {
+			return nil, apierrors.NewTooManyRequests("initializing", 1)
+		},
 		"NoAnswer": func(ctx context.Context) (apiwatch.Interface, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()

@@ -292,7 +292,7 @@ func TestReferenceRefused(t *testing.T) {
 	const why = `the API server refuses to add the reference to its class to a claim that waits (spec: Invalid value: "object": classRef cannot be added after creation): ` +
 		"create the claim again, or correct the rule"
 	eventually(t, "We should say why, to those who read the ClaimKind and to each author, and name no claim.", func(c *assert.CollectT) {
-		assert.EqualError(c, r.claims.LateProblem(lateKind), why)
+		require.EqualError(c, r.claims.LateProblem(lateKind), why)
 		assert.Equal(c, v1beta1.ReasonReferenceRefused, registry.ReasonFor(r.claims.LateProblem(lateKind)))
 		notes := s.notes(v1beta1.EventReferenceRefused)
 		assert.Len(c, notes, 10)

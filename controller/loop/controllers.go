@@ -22,8 +22,8 @@ import (
 	"github.com/classbind/classbind/selector/recovered"
 )
 
-// RevisionChanged ignores updates of status and metadata, but not those in which a recreated object replaces the old one, nor those by which
-// an admin has a ClassKind ignored.
+// RevisionChanged ignores updates of status and metadata, but not those in which a recreated object replaces the old one, nor those by
+// which an admin has a ClassKind ignored.
 var RevisionChanged = builder.WithPredicates(RevisionPredicate)
 
 // RevisionPredicate is the same, to be combined with others.

@@ -60,7 +60,8 @@ func (r *Registration) RegisterMetrics() error {
 // Describe is called by the registry, as is Collect.
 func (m registrationMetrics) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		defaultClasses, claimKindReady, claimKindUnserved, classKindReady, classKindMissing, knownClasses, viewAge, relatedReady, relatedObjects,
+		defaultClasses, claimKindReady, claimKindUnserved, classKindReady, classKindMissing, knownClasses, viewAge, relatedReady,
+		relatedObjects,
 	} {
 		to <- d
 	}

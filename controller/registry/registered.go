@@ -133,8 +133,8 @@ func (c *ClassKinds) answered(entry *registered, err error) {
 	}
 }
 
-// setUnread records in the inventory that the classes of a kind are not read, or that they are missing if they were offered. Its caller holds
-// mu.
+// setUnread records in the inventory that the classes of a kind are not read, or that they are missing if they were offered. Its caller
+// holds mu.
 func (c *ClassKinds) setUnread(name string, claimKinds []string, entry *registered) {
 	unread := *entry
 	unread.objects = nil // Those of the watch before are no answer.
@@ -204,8 +204,8 @@ func (c *ClassKinds) drop(name string) {
 	}
 }
 
-// reject takes the classes of a kind out, because its registration is at fault, or ignored. If they were ever offered, no claim of its claim
-// kinds is bound until a fault is mended, or they are not to be offered any more.
+// reject takes the classes of a kind out, because its registration is at fault, or ignored. If they were ever offered, no claim of its
+// claim kinds is bound until a fault is mended, or they are not to be offered any more.
 func (c *ClassKinds) reject(kind *inventory.ClassKind, served bool) {
 	c.mu.Lock()
 	old, entry := c.get(kind.Name), unfollowed(kind.Fault)

@@ -84,8 +84,8 @@ func parse(text string) (*cel.Ast, *cel.Issues) {
 	}
 }
 
-// With returns the condition in CEL that is true if the expression is, with a value as a variable. What the author wrote stays as it is, but
-// for a reserved word.
+// With returns the condition in CEL that is true if the expression is, with a value as a variable. What the author wrote stays as it is,
+// but for a reserved word.
 func (e *Expression) With(variable, value string) string {
 	parsed, _ := parse(e.text)
 	return fmt.Sprintf("[%s].all(%s, (%s\n))", value, variable, parsed.Source().Content()) // It may end in a comment.

@@ -227,8 +227,10 @@ func TestExplainCluster(t *testing.T) {
 			"/apis/admissionregistration.k8s.io":    group("admissionregistration.k8s.io", "v1"),
 			"/apis/admissionregistration.k8s.io/v1": resources("admissionregistration.k8s.io/v1", served("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", false, "get")),
 			"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/" + v1beta1.ClassConfiguration: object{
-				"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object{"name": v1beta1.ClassConfiguration,
-					"annotations": object{v1beta1.MemoryAnnotation: fmt.Sprintf(`{"versions": {"databases.example.org": %q}}`, version)}},
+				"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object{
+					"name":        v1beta1.ClassConfiguration,
+					"annotations": object{v1beta1.MemoryAnnotation: fmt.Sprintf(`{"versions": {"databases.example.org": %q}}`, version)},
+				},
 			},
 			"/apis/example.org/v1beta1":                                   resources("example.org/v1beta1", served("databases", "Database", true, "create")),
 			"/apis/example.org/v1beta1/namespaces/team/databases/stored":  storedClaim("v1beta1", "silver"),

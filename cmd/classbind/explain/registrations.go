@@ -78,8 +78,10 @@ type Kind struct {
 // newWorld has nothing yet. own is the namespace of classbind.
 func newWorld(own string) *World {
 	return &World{
-		source: source{memory: &registry.Memory{}, objectNamespace: metav1.NamespaceDefault, crds: map[string]CRD{}, read: map[objectName]map[string]any{}},
-		own:    own, resources: map[string]resource{}, kinds: map[string]*Kind{}, offers: map[string]*offer{}, counted: selector.Snapshot{},
+		source: source{
+			memory: &registry.Memory{}, objectNamespace: metav1.NamespaceDefault, crds: map[string]CRD{}, read: map[objectName]map[string]any{},
+		},
+		own: own, resources: map[string]resource{}, kinds: map[string]*Kind{}, offers: map[string]*offer{}, counted: selector.Snapshot{},
 		inCluster: selector.Snapshot{}, uncounted: map[string]error{},
 		schemas: map[schema.GroupVersionKind]func() (*objectSchema, error){},
 	}
