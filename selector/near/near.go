@@ -39,16 +39,6 @@ func Name(name string, others iter.Seq[string]) (best string) {
 	return best
 }
 
-// Only returns the one of others that a name resembles, empty if it resembles none or several.
-func Only(name string, others []string) string {
-	best := Name(name, slices.Values(others))
-	rest := slices.DeleteFunc(slices.Clone(others), func(other string) bool { return other == best })
-	if Name(name, slices.Values(rest)) != "" {
-		return ""
-	}
-	return best
-}
-
 // Meant is the end of an error about a name, such as ": did you mean b?". It is empty if the name resembles none of the others.
 func Meant(name string, others []string) string {
 	if best := Name(name, slices.Values(others)); best != "" {

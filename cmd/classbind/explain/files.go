@@ -57,13 +57,10 @@ type Manifests []document
 
 // ReadManifests of files, and of folders with all folders in them. A file that is no manifest is left out, with a note.
 func ReadManifests(ctx context.Context, in io.Reader, progress io.Writer, paths []string) (Manifests, error) {
-	return newFileReader(in, progress).readAll(ctx, paths)
-}
-
-func newFileReader(in io.Reader, progress io.Writer) *fileReader {
-	return &fileReader{in: in, recursive: true, skip: func(file, why string) {
+	r := &fileReader{in: in, recursive: true, skip: func(file, why string) {
 		_, _ = fmt.Fprintf(progress, "note: %q is left out: %s\n", file, why)
 	}}
+	return r.readAll(ctx, paths)
 }
 
 // ParseManifests reads YAML or JSON.
@@ -75,8 +72,6 @@ type fileReader struct {
 	recursive bool // recursive takes the folders in a folder, too.
 	// skip is told of a file in a folder that is no manifest, or a patch of a kustomization. Without it, it is read like others.
 	skip func(file, why string)
-	// instead is what files would have.
-	instead map[string][]byte
 }
 
 // readAll reads the objects of files, folders and standard input, in their order.
@@ -104,7 +99,7 @@ func (r *fileReader) readPath(ctx context.Context, named string) (all Manifests,
 		return nil, fmt.Errorf("cannot read %q: %w", named, err)
 	}
 	if !info.IsDir() {
-		return r.readFile(ctx, named, nil)
+		return readFile(ctx, named, nil)
 	}
 	root, err := os.OpenRoot(named) // A link in the folder leads to no file elsewhere.
 	if err != nil {
@@ -138,7 +133,7 @@ func (r *fileReader) readPath(ctx context.Context, named string) (all Manifests,
 			r.skip(file, why)
 			return nil
 		}
-		found, err := r.readFile(ctx, file, r.skip)
+		found, err := readFile(ctx, file, r.skip)
 		all = append(all, found...)
 		return err
 	})
@@ -216,11 +211,8 @@ func addPatches(ctx context.Context, patches map[string]bool, root *os.Root, fol
 	}
 }
 
-func (r *fileReader) readFile(ctx context.Context, file string, skip func(file, why string)) (Manifests, error) {
-	text, err := r.instead[file], error(nil)
-	if text == nil {
-		text, err = readRegular(ctx, file, os.Stat, os.Open)
-	}
+func readFile(ctx context.Context, file string, skip func(file, why string)) (Manifests, error) {
+	text, err := readRegular(ctx, file, os.Stat, os.Open)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read: %w", err)
 	}

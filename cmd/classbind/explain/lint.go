@@ -92,7 +92,6 @@ type Finding struct {
 	// Object is KIND/NAME.
 	Object  string `json:"object"`
 	Message string `json:"message"`
-	Fix     Fix    `json:"fix,omitzero"` // Fix is there where the files leave one answer. "classbind check --fix" makes it.
 }
 
 // linter of files.
@@ -180,10 +179,6 @@ func (l *linter) refused(d *document, err error) {
 	}
 	for _, e := range of.errs {
 		l.find(ruleRefused, d, e.Field, "%v", &refusedError{of.object, []FieldError{e}})
-		if e.meant != "" {
-			name := e.Field[strings.LastIndexByte(e.Field, '.')+1:]
-			l.fix(d, `(?:^[ -]*|[{,][ ]*)["']?(`+regexp.QuoteMeta(name)+`)["']?[ ]*:`, e.meant)
-		}
 	}
 }
 
@@ -312,9 +307,6 @@ func (l *linter) registered(d *document, field, kind, name string) {
 	}
 	all := append(namesOf(l.claimKinds), namesOf(l.classKinds)...)
 	l.find(v1beta1.ReasonNotRegistered, d, field, "%s: no file has the %s %q%s", field, kind, name, near.Meant(name, all))
-	if best := near.Only(name, all); best != "" && l.registration(kind, best) != nil {
-		l.fix(d, `name["']?:\s*["']?(`+regexp.QuoteMeta(name)+`)["']?\s*(?:[,}#]|$)`, best)
-	}
 }
 
 // class of a file. Its namespace may not be written there, or be written where its kind has none.
@@ -381,7 +373,6 @@ func (l *linter) classes(classes *inventory.Classes) {
 		}
 		if c.MarkErr != nil {
 			l.find(v1beta1.ReasonMalformedMark, d, "metadata", "%v", c.MarkErr)
-			l.fixMark(d, c.MarkErr)
 		}
 		if c.Capacity != nil && c.Capacity.Err != nil {
 			l.find(v1beta1.ReasonMalformedCapacity, d, "metadata", "%v", c.Capacity.Err)

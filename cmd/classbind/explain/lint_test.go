@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -270,65 +269,6 @@ func TestLintFormats(t *testing.T) {
 		assert.Contains(t, got.stdout, "pwned", format)
 	}
 	assert.Equal(t, "50%25%0A::error::", data.Replace("50%\n::error::"), "We should let no name begin a command.")
-}
-
-func TestLintFix(t *testing.T) {
-	const wrongName = "{claimKinds: [{name: claim.shop.test}]} # Ours, é"
-	const rightName = "{claimKinds: [{name: claims.shop.test}]} # Ours, é"
-	kind := lintClaimKind("{}") // The name is metadata's, too.
-	for name, tc := range map[string]struct {
-		reason, before, want string
-	}{
-		"Name": {reason: "We should mend a name, and keep the comment.", before: kind + lintClassKind(wrongName), want: kind + lintClassKind(rightName)},
-		"CRLF": {reason: "We should keep the ends of lines.", before: strings.ReplaceAll(kind+lintClassKind(wrongName), "\n", "\r\n"), want: strings.ReplaceAll(kind+lintClassKind(rightName), "\n", "\r\n")},
-		"Mark": {reason: "We should mend the case of a mark.", before: kind + lintClassKind(rightName) + lintClass("a", "x/é: é, classbind.io/default: 'True'"), want: kind + lintClassKind(rightName) + lintClass("a", "x/é: é, classbind.io/default: 'true'")},
-		"Field": {
-			reason: "We should mend two fields, one of a list, and leave the same words elsewhere.",
-			before: lintClaimKind("\n  # choise: mesage\n  choise: {strategy: Random}\n  classes:\n    fits:\n    - name: mesage\n      mesage: the choise\n      expression: 'true'") + lintClassKind(rightName),
-			want:   lintClaimKind("\n  # choise: mesage\n  choice: {strategy: Random}\n  classes:\n    fits:\n    - name: mesage\n      message: the choise\n      expression: 'true'") + lintClassKind(rightName),
-		},
-		"FieldTwice":        {reason: "We should not choose one of two places.", before: lintClaimKind("{choise: {strategy: Random}, claims: {choise: 1}}") + lintClassKind(rightName)},
-		"MarkOfAnotherWord": {reason: "We should not guess.", before: kind + lintClassKind(rightName) + lintClass("a", "classbind.io/default: 'yes'")},
-		"TwoNames":          {reason: "We should not choose one of two.", before: kind + strings.Replace(kind, "claims.shop", "claime.shop", 1) + lintClassKind(wrongName)},
-		"NewFinding":        {reason: "We should leave the file if there would be a second default.", before: kind + lintClassKind(rightName) + lintClass("a", "classbind.io/default: 'true'") + lintClass("b", "classbind.io/default: 'True'")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Chdir(write(t, map[string]string{"all.yaml": tc.before}))
-			require.NoError(t, os.Chmod("all.yaml", 0o640)) //nolint:gosec // The mode is to be kept.
-			got := execute(t, NewCheckCommand(), "", "-f", "all.yaml", "--fix")
-			after, err := os.ReadFile("all.yaml")
-			require.NoError(t, err)
-			assert.Equal(t, cmp.Or(tc.want, tc.before), string(after), tc.reason)
-			assert.Equal(t, tc.want != "", strings.Contains(got.stderr, ": fixed: "), "%s %s", tc.reason, got.stderr)
-			if tc.want == "" {
-				return
-			}
-			require.Zero(t, got.status, tc.reason)
-			info, err := os.Stat("all.yaml")
-			require.NoError(t, err)
-			assert.Equal(t, os.FileMode(0o640), info.Mode())
-			entries, err := os.ReadDir(".")
-			require.NoError(t, err)
-			assert.Len(t, entries, 1, "We should leave no other file.")
-		})
-	}
-	assert.Contains(t, checked(t, "sarif", kind+lintClassKind(wrongName)).stdout, `"startColumn": 28`) // The é comes after it.
-	assert.Contains(t, execute(t, NewCheckCommand(), "", "-f", "-", "--fix").stderr, "cannot write standard input")
-}
-
-// TestLintFixFiles has two files that are good after their fixes, and one that is not.
-func TestLintFixFiles(t *testing.T) {
-	mark := func(name, value string) string { return lintClass(name, "classbind.io/default: '"+value+"'") }
-	t.Chdir(write(t, map[string]string{
-		"a.yaml": lintClaimKind("{}") + lintClassKind("{claimKinds: [{name: claim.shop.test}]}"),
-		"b.yaml": mark("b", "False"), "c.yaml": mark("c", "True"), "d.yaml": mark("d", "true"),
-	}))
-	got := execute(t, NewCheckCommand(), "", "-f", ".", "--fix")
-	for name, want := range map[string]string{"a.yaml": "claims.shop.test}]", "b.yaml": "'false'", "c.yaml": "'True'"} {
-		after, err := os.ReadFile(name) //nolint:gosec // It is ours.
-		require.NoError(t, err)
-		assert.Contains(t, string(after), want, "We should write each file that is good, and leave the one that would have a second default: %s", got.stderr)
-	}
 }
 
 // TestLintOverlay has a base, and an overlay that patches it.

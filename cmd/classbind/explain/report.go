@@ -103,8 +103,6 @@ type FieldError struct {
 	// Reason in one word: FieldUnknown, KindUnknown, VersionUnknown, or the API server's own.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
-
-	meant string // meant is the name that an unknown field must have, if there is one answer.
 }
 
 func newFieldError(err *field.Error) FieldError {

@@ -114,8 +114,7 @@ func (s *objectSchema) decode(object map[string]any) (errs []FieldError) {
 	for _, path := range append(unknown, ofMetadata...) {
 		if len(errs) < v1beta1.MaxErrors {
 			shown := truncate.String(path, v1beta1.MaxMessageBytes)
-			message, meant := s.noSuchField(path)
-			errs = append(errs, FieldError{Field: shown, Reason: fieldUnknown, Message: message, meant: meant})
+			errs = append(errs, FieldError{Field: shown, Reason: fieldUnknown, Message: s.noSuchField(path)})
 		}
 	}
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, s.fields)
@@ -126,16 +125,14 @@ func (s *objectSchema) decode(object map[string]any) (errs []FieldError) {
 // index of a list, in a path.
 var index = regexp.MustCompile(`\[\d+\]`)
 
-// noSuchField names the field that may be meant instead of one that the schema does not have, and returns its name if no other can be.
-// Below a key of a map that has a dot, it finds none.
-func (s *objectSchema) noSuchField(path string) (message, only string) {
+// noSuchField names the field that may be meant instead of one that the schema does not have. Below a key of a map that has a dot, it finds
+// none.
+func (s *objectSchema) noSuchField(path string) string {
 	p := fields.Path(strings.Split(index.ReplaceAllString(path, "."+fields.Element), "."))
-	parent, name := p[:len(p)-1], p[len(p)-1]
 	if meant := s.paths.Meant(p); meant != "" {
-		only = near.Only(name, slices.Collect(maps.Keys(s.paths.At(parent).Schema.Properties)))
-		return fmt.Sprintf("the schema has no such field: did you mean %s%s?", strings.TrimSuffix(path, name), meant), only
+		return fmt.Sprintf("the schema has no such field: did you mean %s%s?", strings.TrimSuffix(path, p[len(p)-1]), meant)
 	}
-	return "the schema has no such field, and the API server does not store it: correct or remove it", ""
+	return "the schema has no such field, and the API server does not store it: correct or remove it"
 }
 
 // ownSchemas are the schemas of ClaimKinds and ClassKinds.
