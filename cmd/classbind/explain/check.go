@@ -3,7 +3,6 @@ package explain
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -49,7 +48,7 @@ In a folder, check skips files that a kustomization.yaml uses as patches.`
 )
 
 // checkFormats of -o.
-var checkFormats = []string{"text", "json", "sarif", "github"}
+var checkFormats = []string{"text", "json", "github"}
 
 // checkOptions are the flags of check.
 type checkOptions struct {
@@ -74,7 +73,7 @@ func NewCheckCommand() *cobra.Command {
 	})
 	fs := c.Flags()
 	fs.StringArrayVarP(&o.files, "filename", "f", nil, "`file`, or folder with all folders in it; - is standard input; may be repeated")
-	fs.StringVarP(&o.output, "output", "o", checkFormats[0], "`format`: text for people, json, sarif, or github for the log of a workflow")
+	fs.StringVarP(&o.output, "output", "o", checkFormats[0], "`format`: text for people, json for programs, github for a workflow's log")
 	fs.BoolVar(&o.strict, "strict", false, "count warnings as errors")
 	fs.BoolVar(&o.rules, "rules", false, "list the rules, and check nothing")
 	_ = c.MarkFlagFilename("filename", extensions...) // It fails only for an unknown flag, as the next one.
@@ -137,9 +136,9 @@ func (o *checkOptions) format(findings []Finding) (string, error) {
 	var text strings.Builder
 	switch o.output {
 	case "json":
-		return reportText(&CheckReport{metav1.TypeMeta{APIVersion: CheckVersion, Kind: "Report"}, append([]Finding{}, findings...)})
-	case "sarif":
-		return reportText(sarif(findings))
+		report := &CheckReport{metav1.TypeMeta{APIVersion: CheckVersion, Kind: "Report"}, append([]Finding{}, findings...)}
+		err := output.Format(o.output).Print(&text, report, nil)
+		return text.String(), err
 	case "github":
 		for _, f := range findings {
 			level := strings.Replace(string(f.Severity), string(Remark), "notice", 1)
@@ -155,41 +154,9 @@ func (o *checkOptions) format(findings []Finding) (string, error) {
 	return text.String(), nil
 }
 
-func reportText(report any) (string, error) {
-	text, err := json.MarshalIndent(report, "", "  ")
-	return string(output.Escape(text)) + "\n", err
-}
-
 // data and property escape a message, and a property, of a workflow command:
 // https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts
 var (
 	data     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	property = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 )
-
-// sarif is the findings in the Static Analysis Results Interchange Format, version 2.1.0:
-// https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
-func sarif(findings []Finding) any {
-	type object = map[string]any
-	described, results := []object{}, []object{}
-	for _, r := range Rules {
-		described = append(described, object{
-			"id": r.Name, "shortDescription": object{"text": r.Text}, "defaultConfiguration": object{"level": r.Severity},
-		})
-	}
-	for _, f := range findings {
-		file := object{"uri": f.File}
-		result := object{
-			"ruleId": f.Rule, "level": f.Severity, "message": object{"text": f.Object + ": " + f.Message},
-			"locations": []object{{"physicalLocation": object{"artifactLocation": file, "region": object{"startLine": f.Line}}}},
-		}
-		results = append(results, result)
-	}
-	return object{
-		"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0",
-		"runs": []object{{
-			"tool":       object{"driver": object{"name": "classbind check", "rules": described}},
-			"columnKind": "unicodeCodePoints", "results": results,
-		}},
-	}
-}

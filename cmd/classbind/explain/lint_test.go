@@ -253,7 +253,6 @@ func TestLintFormats(t *testing.T) {
 	manifests := lintClaimKind("{}")
 	for format, want := range map[string]string{
 		"json":   `"rule": "NoClassKind"`,
-		"sarif":  `"ruleId": "NoClassKind"`,
 		"github": "::warning file=all.yaml,line=1,title=NoClassKind::ClaimKind/claims.shop.test: no ClassKind serves it",
 	} {
 		got := checked(t, format, manifests)

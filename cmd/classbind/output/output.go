@@ -50,7 +50,7 @@ func (f Format) Print(out io.Writer, report any, table func() string) error {
 	case "json":
 		text, err = json.MarshalIndent(report, "", "  ")
 		text = append(text, '\n')
-		text = Escape(text)
+		text = escape(text)
 	case "yaml":
 		if text, err = yaml.Marshal(report); err != nil || bytes.ContainsFunc(text, isHidden) { // It refuses or escapes only some.
 			return Format("json").Print(out, report, table) // It is YAML, too.
@@ -95,8 +95,8 @@ func Section(out *strings.Builder, rows [][]string, limit int) {
 
 func isHidden(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }
 
-// Escape JSON, so that it has no characters that a terminal would not show: those that encoding/json leaves alone, such as U+202E.
-func Escape(text []byte) []byte {
+// escape JSON, so that it has no characters that a terminal would not show: those that encoding/json leaves alone, such as U+202E.
+func escape(text []byte) []byte {
 	var b bytes.Buffer
 	for _, r := range string(text) {
 		if !isHidden(r) {
