@@ -16,9 +16,6 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/output"
 )
 
-// html is a format of -o besides those of all commands.
-const html = "html"
-
 // maxClaims limits how many are made up of each kind: more say nothing new.
 const maxClaims = 1_000_000
 
@@ -95,7 +92,6 @@ the change has an effect on any claim.`,
 	fs.IntVar(&o.claims, "claims", 0, "number of claims of each kind to generate; 0 takes the existing claims")
 	fs.BoolVar(&o.strict, "strict", false, "fail if any claim gets another class")
 	o.output.Add(c)
-	fs.Lookup("output").Usage = "`format`: table for people, html for a page in one file, json or yaml for programs"
 	_ = c.MarkFlagFilename("filename") // It fails only for an unknown flag.
 	_ = c.MarkFlagFilename("classes")
 	o.cluster.Add(c)
@@ -106,10 +102,7 @@ the change has an effect on any claim.`,
 
 // validate returns all errors in the flags at once.
 func (o *options) validate(fs *pflag.FlagSet) error {
-	errs := []error{connect.Validate(fs), explain.CheckStdin(o.changes, o.classes)}
-	if o.output != html {
-		errs = append(errs, o.output.Validate())
-	}
+	errs := []error{connect.Validate(fs), explain.CheckStdin(o.changes, o.classes), o.output.Validate()}
 	if len(o.changes)+len(o.remove) == 0 {
 		errs = append(errs, errors.New("name what changes, with --filename or --remove"))
 	}
@@ -150,12 +143,7 @@ func (o *options) run(ctx context.Context, claimKinds []string, stdin io.Reader,
 	if err != nil {
 		return err
 	}
-	if o.output == html {
-		err = report.writePage(out)
-	} else {
-		err = o.output.Print(out, report, report.table)
-	}
-	if err != nil {
+	if err := o.output.Print(out, report, report.table); err != nil {
 		return err
 	}
 	return report.exit(o.strict)

@@ -2,11 +2,8 @@ package simulate
 
 import (
 	"cmp"
-	_ "embed"
 	"errors"
 	"fmt"
-	"html/template"
-	"io"
 	"maps"
 	"math"
 	"slices"
@@ -249,24 +246,6 @@ func (r *Report) exit(strict bool) error {
 		return &exit.Error{Status: exit.Broken, Err: fmt.Errorf("claims that would get no class any more: %d", lost)}
 	case strict && (moved > 0 || spread):
 		return &exit.Error{Status: exit.Broken, Err: errors.New("claims would get another class")}
-	}
-	return nil
-}
-
-//go:embed page.html
-var pageText string
-
-// page shows a Report. It has no script, and a policy that allows none: names in it are those of others.
-var page = template.Must(template.New("page").Parse(pageText))
-
-func (r *Report) writePage(out io.Writer) error {
-	var text strings.Builder
-	err := page.Execute(&text, r)
-	if err == nil {
-		_, err = io.WriteString(out, truncate.PrintableLines(text.String()))
-	}
-	if err != nil {
-		return fmt.Errorf("cannot print: %w", err)
 	}
 	return nil
 }

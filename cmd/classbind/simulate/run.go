@@ -1,6 +1,6 @@
 // Package simulate is the command that predicts which claims a change of registrations or classes moves. run decides on each claim
 // as if it was created now, before and after the change, with the code of the server. report is the result for programs and for
-// people, and has the same as HTML.
+// people.
 package simulate
 
 import (
