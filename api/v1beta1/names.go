@@ -167,6 +167,9 @@ const (
 	// ConditionSelectorsHeeded is False for the ClaimKind of PersistentVolumeClaims where there is a default StorageClass: the API server
 	// gives it to claims before we are asked.
 	ConditionSelectorsHeeded = "SelectorsHeeded"
+	// ConditionLetsClustersStart is False for a ClaimKind whose claims a cluster needs to come up, if nobody can create them while no
+	// replica of classbind runs.
+	ConditionLetsClustersStart = "LetsClustersStart"
 	// ConditionLateBinding is True for a ClaimKind with BindLater whose waiting claims are bound when a class matches them.
 	ConditionLateBinding = "LateBinding"
 	// ConditionClaimsCounted is True for a ClaimKind with LeastClaims, or served by a ClassKind with a capacity or onDelete Deny, whose
@@ -280,6 +283,8 @@ const (
 	ReasonAllReferencesRefused = "AllReferencesRefused"
 	// ReasonSchemaUnknown says that the schema allows anything, or that there is none.
 	ReasonSchemaUnknown = "SchemaUnknown"
+	// ReasonNeededToStart says that a cluster needs such claims before a replica of classbind can run.
+	ReasonNeededToStart = "NeededToStart"
 	// ReasonNoDefaultStorageClass and ReasonDefaultStorageClass report whether the API server gives claims a StorageClass.
 	ReasonNoDefaultStorageClass = "NoDefaultStorageClass"
 	ReasonDefaultStorageClass   = "DefaultStorageClass"

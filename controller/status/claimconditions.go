@@ -16,6 +16,7 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -214,6 +215,14 @@ func ofPolicy(
 	}
 	if outcome.Others != "" {
 		c.Message += "; " + outcome.Others
+	}
+	return c
+}
+
+// letsClustersStart says of a ClaimKind if it may stop a cluster from coming up, and of others nothing.
+func letsClustersStart(k *v1beta1.ClaimKind) (c metav1.Condition) {
+	if why := claim.StopsStart(k); why != "" {
+		c = failed(metav1.Condition{Type: v1beta1.ConditionLetsClustersStart}, v1beta1.ReasonNeededToStart, "%s", why)
 	}
 	return c
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
@@ -40,6 +41,9 @@ func (p *Preview) ClaimKind(ctx context.Context, k *v1beta1.ClaimKind) (problems
 	paths := p.Registration.ComparePaths(ctx, k, kind)
 	view, states := p.view(ctx, k, kind, serving)
 	problems = append(problems, conflicts(k, claimKinds)...)
+	if why := claim.StopsStart(k); why != "" {
+		problems = append(problems, why)
+	}
 	if view.Fault != nil && view.Fault.Reason == v1beta1.ReasonUnknownValue {
 		problems = append(problems, view.Fault.Text)
 	}

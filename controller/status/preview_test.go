@@ -14,6 +14,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // counting counts the reads of an API server that has no registration.
@@ -55,6 +56,22 @@ func TestPreviewWithoutAnswers(t *testing.T) {
 		Spec:       v1beta1.ClassKindSpec{ClaimKinds: controllertest.Links(name), OnDelete: v1beta1.DenyDeletion},
 	})
 	assert.Contains(t, problems, claimsCounted(errors.New(unanswered)).Message, "We should say that the claims may not be counted.")
+}
+
+// TestNeededToStart registers each resource that a cluster needs to come up: the warning at apply and the condition say the same.
+func TestNeededToStart(t *testing.T) {
+	cached := &controllertest.Cached{}
+	registration, err := registry.NewRegistration(controllertest.NewAPIServer(t, nil), cached, cached)
+	require.NoError(t, err)
+	p := &Preview{Registration: registration, Cache: cached, Live: &counting{}}
+	for resource := range claim.NeededToStart {
+		k := controllertest.NewClaimKind(resource)
+		why := claim.StopsStart(k)
+		require.NotEmpty(t, why)
+		assert.Contains(t, p.ClaimKind(t.Context(), k), why, "We should say so at apply.")
+		c := letsClustersStart(k)
+		assert.Equal(t, "False/NeededToStart: "+why, conditionText(&c), "We should say so in the status.")
+	}
 }
 
 func TestPreviewAsksForFewNames(t *testing.T) {

@@ -260,7 +260,8 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 	storage := storage(ctx, s.Live, k)
 	late, counted := s.describeClaims(k, view.Kind.Counted, ready)
 	setConditions(&k.Status.Conditions, k.Generation, ready, setDefaults(k, view), s.describePaths(k, view), read,
-		s.claimExpressions(k, view), relatedKnown(s.Registration.RelatedState(name)), late, counted, s.defaulting(k), s.use(k), storage)
+		s.claimExpressions(k, view), relatedKnown(s.Registration.RelatedState(name)), late, counted, s.defaulting(k), s.use(k), storage,
+		letsClustersStart(k))
 	s.counted.Notify(name)
 	result := ctrl.Result{}
 	if storage.Type != "" || ready.Status == metav1.ConditionFalse {

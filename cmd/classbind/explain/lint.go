@@ -20,6 +20,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/deploy/kinds"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/near"
 	"github.com/classbind/classbind/selector/rules"
@@ -76,6 +77,7 @@ var Rules = []Rule{
 	{v1beta1.ReasonNotRegistered, Doubt, "A registration names a kind that no file registers."},
 	{v1beta1.ReasonNoClassKind, Doubt, "No ClassKind serves a ClaimKind."},
 	{v1beta1.ReasonNoClaimKinds, Doubt, "A ClassKind serves no ClaimKind."},
+	{v1beta1.ReasonNeededToStart, Doubt, "A cluster may not come up: it needs such claims before classbind runs."},
 	{ruleUnserved, Remark, "No claim can get a class."},
 	{ruleMeaningless, Doubt, "A class has a mark that its ClassKind does not read, or has no ClassKind."},
 	{ruleUnknown, Doubt, "An object has an annotation of classbind that nothing reads: it may be misspelt."},
@@ -245,6 +247,9 @@ func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 	found, ok := l.resolved(ctx, d, k.Resource(), k.Spec.Claims.Version)
 	for _, link := range k.Spec.Classes.Kinds {
 		l.registered(d, "spec.classes.kinds", "ClassKind", link.Name)
+	}
+	if why := claim.StopsStart(k); why != "" {
+		l.find(v1beta1.ReasonNeededToStart, d, "spec", "%s", why)
 	}
 	l.resources[k.Name] = found
 	v, err := l.kind(ctx, k)

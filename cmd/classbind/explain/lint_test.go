@@ -12,10 +12,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/deploy/kinds"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 const (
@@ -247,6 +251,43 @@ func manyLabels() string {
 		fmt.Fprintf(&text, ", l%d: ''", n)
 	}
 	return text.String()
+}
+
+// notNeeded are the built-in resources that can be registered, and without which a cluster comes up. The group extensions is no longer served.
+var notNeeded = sets.New(strings.Fields(`
+	clustertrustbundles.certificates.k8s.io componentstatuses compositepodgroups.scheduling.k8s.io cronjobs.batch
+	deploymentrollbacks.apps deviceclasses.resource.k8s.io devicetaintrules.resource.k8s.io evictionrequests.lifecycle.k8s.io
+	evictions.lifecycle.k8s.io evictions.policy horizontalpodautoscalers.autoscaling ingressclasses.networking.k8s.io
+	ingresses.networking.k8s.io jobs.batch limitranges persistentvolumeclaims persistentvolumes poddisruptionbudgets.policy
+	podgroups.scheduling.k8s.io podtemplates replicationcontrollers resourceclaims.resource.k8s.io
+	resourceclaimtemplates.resource.k8s.io resourcepoolstatusrequests.resource.k8s.io resourcequotas runtimeclasses.node.k8s.io
+	scales.apps scales.autoscaling statefulsets.apps storageclasses.storage.k8s.io storageversionmigrations.storagemigration.k8s.io
+	volumeattributesclasses.storage.k8s.io workloads.scheduling.k8s.io`)...)
+
+// TestLintNeededToStart registers each built-in resource with the defaults. The schema refuses it, or we say that a cluster may not come up, or
+// it is one of those that no cluster needs to start.
+func TestLintNeededToStart(t *testing.T) {
+	refused, warned := sets.New[string](), sets.New[string]()
+	for gvk := range scheme.Scheme.AllKnownTypes() {
+		plural, _ := meta.UnsafeGuessKindToResource(gvk)
+		resource := plural.GroupResource().String()
+		if gvk.Version == runtime.APIVersionInternal || gvk.Group == "extensions" || strings.HasSuffix(gvk.Kind, "List") || strings.HasSuffix(gvk.Kind, "Options") ||
+			sets.New("Status", "WatchEvent", "APIGroup", "APIVersions", "RangeAllocation", "SerializedReference").Has(gvk.Kind) ||
+			refused.Has(resource) || warned.Has(resource) || notNeeded.Has(resource) {
+			continue
+		}
+		found := checked(t, "text", strings.ReplaceAll(lintClaimKind("{}"), "claims.shop.test", resource)).stdout
+		switch why := claim.NeededToStart[resource]; {
+		case strings.Contains(found, "(Refused)"):
+			assert.Empty(t, why, "We should list nothing that the schema refuses: %s", resource)
+			refused.Insert(resource)
+		case assert.Contains(t, found, "(NeededToStart)", "We should warn of it, or have it in notNeeded: %s", resource):
+			assert.Contains(t, found, why)
+			warned.Insert(resource)
+		}
+	}
+	assert.Equal(t, sets.KeySet(claim.NeededToStart), warned, "We should warn of each that is listed.")
+	t.Logf("%d built-in resources are refused, %d warned of, %d not needed", refused.Len(), warned.Len(), notNeeded.Len())
 }
 
 func TestLintFormats(t *testing.T) {

@@ -66,8 +66,9 @@ func (s *Section) conditions(where string, all []metav1.Condition) {
 		case c.Status == metav1.ConditionFalse && follows(&c, all):
 		case c.Type == v1beta1.ConditionDefaultedByPolicy && c.Status == metav1.ConditionFalse && c.Reason != v1beta1.ReasonNotPermitted:
 			s.note("%s: %s", where, text) // Claims are bound all the same.
-		case c.Type == v1beta1.ConditionReady && c.Reason == v1beta1.ReasonNotInstalled:
-			s.note("%s: %s", where, text) // Its CRD may come later.
+		case c.Type == v1beta1.ConditionReady && c.Reason == v1beta1.ReasonNotInstalled,
+			c.Type == v1beta1.ConditionLetsClustersStart:
+			s.note("%s: %s", where, text) // Its CRD may come later, or the cluster does not start now.
 		case c.Status == metav1.ConditionFalse, c.Reason == v1beta1.ReasonDefaultCordoned:
 			s.found(where, "", "%s", text)
 		case c.Status == metav1.ConditionUnknown,

@@ -53,6 +53,11 @@ func TestStatus(t *testing.T) {
 			claimKind: []string{"Ready=False/ReferencePruned: so it is", "PathsValid=False/ReferencePruned: reference.path: the schema has no field .spec.clasRef"},
 			want:      []string{"kinds: claimkind/databases.example.org: PathsValid is False (ReferencePruned): reference.path: the schema has no field .spec.clasRef"},
 		},
+		"NeededToStart": {
+			reason:    "We should say that a cluster may not come up, though nothing is broken.",
+			claimKind: []string{"Ready=True/Served", "LetsClustersStart=False/NeededToStart: it may not come up"},
+			note:      "claimkind/databases.example.org: LetsClustersStart is False (NeededToStart): it may not come up",
+		},
 		"ExpressionInvalid": {
 			reason:    "We should name the expression, and not what follows from it.",
 			claimKind: []string{"Ready=False/InvalidExpression: so it is", "LateBinding=False/InvalidExpression: so it is", "ExpressionsValid=False/InvalidExpression: spec.claims.when: line 1, column 7: no"},
