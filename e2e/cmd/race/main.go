@@ -63,7 +63,9 @@ func run(ctx context.Context, s settings, names []string) (err error) {
 			continue
 		}
 		result, err := one(ctx, scenario, s, dir, commands)
-		total.Rounds, total.Doubles, total.Violations = total.Rounds+result.Rounds, total.Doubles+result.Doubles, total.Violations+result.Violations
+		total.Rounds += result.Rounds
+		total.Doubles += result.Doubles
+		total.Violations += result.Violations
 		if err != nil {
 			return err
 		}
