@@ -16,24 +16,24 @@ import (
 )
 
 // countedFor are the claim kinds whose claims use the capacity of a class kind, none if its classes have none.
-func (w *World) countedFor(ck *v1beta1.ClassKind) []*v1beta1.ClaimKind {
+func countedFor(ck *v1beta1.ClassKind, among []v1beta1.ClaimKind) []*v1beta1.ClaimKind {
 	if !ck.HasCapacity() {
 		return nil
 	}
-	return rules.Served(ck, w.claimKinds)
+	return rules.Served(ck, among)
 }
 
 // count the claims of the cluster that use the capacities of the classes of a claim kind. Each claim kind is listed once.
 func (w *World) count(ctx context.Context, k *v1beta1.ClaimKind) {
 	for _, ck := range rules.Serving(k, w.classKinds) {
-		for _, served := range w.countedFor(ck) {
-			w.list(ctx, served)
+		for _, served := range countedFor(ck, w.claimKinds) {
+			countClaims(ctx, w, served)
 		}
 	}
 }
 
-// list the claims of a kind, and count them by class.
-func (w *World) list(ctx context.Context, k *v1beta1.ClaimKind) {
+// countClaims of a kind by class, once.
+func countClaims(ctx context.Context, w *World, k *v1beta1.ClaimKind) {
 	if w.inCluster[k.Name] != nil || w.cluster == nil {
 		return
 	}
@@ -86,7 +86,7 @@ func (k *Kind) countRoom(ctx context.Context) {
 func (k *Kind) uncounted() (classKinds []string, err error) {
 	w, unknown := k.world, sets.New[string]()
 	for _, ck := range rules.Serving(k.spec, w.classKinds) {
-		for _, served := range w.countedFor(ck) {
+		for _, served := range countedFor(ck, w.claimKinds) {
 			if failed := w.uncounted[served.Name]; failed != nil {
 				unknown.Insert(ck.Name)
 				err = fmt.Errorf("cannot list the claims of %q: %w", served.Name, failed)
@@ -109,7 +109,7 @@ func (k *Kind) Count(ctx context.Context, before *Kind) error {
 	if before != nil && before.Kind.Tally != nil && before.Kind.Same(k.Kind) {
 		w.inCluster, w.uncounted = before.world.inCluster, before.world.uncounted
 	}
-	w.list(ctx, k.spec)
+	countClaims(ctx, w, k.spec)
 	k.countRoom(ctx)
 	k.Kind.Tally = w.inCluster[k.spec.Name].Kind.Tally
 	_, err := k.uncounted()

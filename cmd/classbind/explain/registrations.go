@@ -186,7 +186,7 @@ func (w *World) named(ctx context.Context, word string) ([]*v1beta1.ClaimKind, r
 	return nil, resource{}, fmt.Errorf("%q may be any of %s: name one of them", word, strings.Join(sets.List(resources), ", "))
 }
 
-func (w *World) newKind(ctx context.Context, k *v1beta1.ClaimKind) *Kind {
+func newKind(ctx context.Context, w *World, k *v1beta1.ClaimKind) *Kind {
 	found := w.resourceOf(ctx, k)
 	return &Kind{
 		Resource:   found.GroupVersion().WithResource(schema.ParseGroupResource(k.Resource()).Resource),
@@ -199,7 +199,7 @@ func (w *World) kind(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, error) {
 	if v := w.kinds[k.Name]; v != nil {
 		return v, nil
 	}
-	v := w.newKind(ctx, k)
+	v := newKind(ctx, w, k)
 	if c := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
 		v.note("classbind does not bind claims of %s now (%s): %s", k.Name, c.Reason, c.Message)
 	}

@@ -213,7 +213,7 @@ func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
 	case !notServed(err):
 		return nil, err
 	default:
-		k = w.newKind(ctx, spec)
+		k = newKind(ctx, w, spec)
 		fault = &inventory.Fault{Reason: v1beta1.ReasonUnsuitable, Text: err.Error()}
 		k.View = &selector.View{Kind: selector.NewClaimKind(spec), Fault: fault}
 	}
