@@ -311,7 +311,7 @@ func TestAnnotate(t *testing.T) {
 		return // What follows needs the kubeconfig of an admin.
 	}
 	out, _, _ := w.classbind(t, "explain", "claims."+group+"/now", "--namespace=default", "--kubeconfig="+w.plane.Kubeconfig)
-	assert.Contains(t, out, `it was bound to "Class/only" at `)
+	assert.Contains(t, out, `it was bound to "Class/only": `)
 	assert.Contains(t, out, `created now, it would get "Class/only"`)
 }
 
