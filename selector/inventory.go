@@ -168,11 +168,12 @@ func (i *Inventory) SetMissing(classKind string, claimKinds []string, why string
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.classes[classKind] == nil && i.unknown[classKind].is < withheld {
-		i.setUnknown(classKind, unknownKind{missing, claimKinds, why})
+		setUnknown(i, classKind, unknownKind{missing, claimKinds, why})
 	}
 }
 
-func (i *Inventory) setUnknown(classKind string, kind unknownKind) {
+// setUnknown says of a class kind what is not known. The caller holds mu of the inventory.
+func setUnknown(i *Inventory, classKind string, kind unknownKind) {
 	old := i.unknown[classKind]
 	if old.is == kind.is && old.why == kind.why && slices.Equal(old.claimKinds, kind.claimKinds) {
 		return
@@ -191,7 +192,7 @@ func (i *Inventory) SetUnread(classKind string, claimKinds []string, reason stri
 		claimKinds = slices.DeleteFunc(slices.Clone(claimKinds), func(name string) bool { return slices.Contains(s.Kind.ClaimKinds, name) })
 	}
 	if is := i.unknown[classKind].is; (is <= unread || is == ignored) && len(claimKinds) > 0 {
-		i.setUnknown(classKind, unknownKind{unread, claimKinds, reason})
+		setUnknown(i, classKind, unknownKind{unread, claimKinds, reason})
 	}
 }
 
