@@ -92,7 +92,7 @@ func (r *Registration) mayOffer(k *v1beta1.ClassKind, before *Memory) bool {
 	return r.offered(k) || before.ServedClasses(k) && !r.State(k.Name).gone()
 }
 
-// Guarded reports whether classes of a kind may be default classes. Those that a starting leader does not know yet may be, and ignored ones.
+// Guarded reports whether classes of a kind may be default classes. Ones that a starting leader does not know yet, or ignored ones, may.
 func (r *Registration) Guarded(ctx context.Context, k *v1beta1.ClassKind) bool {
 	return r.mayOffer(k, r.memory(ctx))
 }

@@ -79,7 +79,8 @@ type Kind struct {
 func newWorld(own string) *World {
 	return &World{
 		source: source{
-			memory: &registry.Memory{}, objectNamespace: metav1.NamespaceDefault, crds: map[string]CRD{}, read: map[objectName]map[string]any{},
+			memory: &registry.Memory{}, objectNamespace: metav1.NamespaceDefault, crds: map[string]CRD{},
+			read: map[objectName]map[string]any{},
 		},
 		own: own, resources: map[string]resource{}, kinds: map[string]*Kind{}, offers: map[string]*offer{}, counted: selector.Snapshot{},
 		inCluster: selector.Snapshot{}, uncounted: map[string]error{},
