@@ -93,8 +93,8 @@ func TestEnforcer(t *testing.T) {
 			for _, name := range []string{v1beta1.FirstConfiguration, v1beta1.LastConfiguration} {
 				err = errors.Join(err, client.IgnoreNotFound(e.enforce(ctx, name, &admissionregistrationv1.MutatingWebhookConfiguration{})))
 			}
-			if ctx.Err() == nil {
-				assert.NoError(t, err)
+			if err != nil && ctx.Err() == nil {
+				t.Error(err)
 			}
 			select {
 			case <-ctx.Done():
