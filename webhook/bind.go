@@ -120,20 +120,22 @@ func (b *Binder) review(ctx context.Context, v *verdict) (_ *admissionv1.Admissi
 
 var annotationPrefix = []byte(v1beta1.AnnotationPrefix)
 
+// maxLooked limits the unknown annotations that are looked for in the old object: it may have thousands, and each costs a search.
+const maxLooked = 8
+
 // warnUnknown warns of an annotation with our prefix that nothing reads, mostly because it is misspelt. An object without any costs a
 // search, and one whose annotations are known allocates nothing.
-func warnUnknown(
-	response *admissionv1.AdmissionResponse, request *admissionv1.AdmissionRequest, reads func(key string) bool,
-) {
+func warnUnknown(response *admissionv1.AdmissionResponse, request *admissionv1.AdmissionRequest, reads func(key string) bool) {
 	if !bytes.Contains(request.Object.Raw, annotationPrefix) {
 		return
 	}
-	unknown := ""
+	unknown, looked := "", 0
 	fields.EachName(fields.Path{"metadata", "annotations"}.Raw(request.Object.Raw), func(name []byte) {
-		isKnown := func(key string) bool { return key == string(name) }
-		if unknown != "" || !bytes.HasPrefix(name, annotationPrefix) || slices.ContainsFunc(v1beta1.Annotations, isKnown) {
+		if unknown != "" || looked == maxLooked || !bytes.HasPrefix(name, annotationPrefix) ||
+			slices.ContainsFunc(v1beta1.Annotations, func(key string) bool { return key == string(name) }) {
 			return
 		}
+		looked++
 		if key := string(name); !reads(key) && !bytes.Contains(request.OldObject.Raw, name) {
 			unknown = key
 		}

@@ -725,8 +725,7 @@ func TestUnknownAnnotations(t *testing.T) {
 		{`"note":"classbind.io/x"`, ""},
 		{`"example.org/classbind.io/x":""`, ""},
 	} {
-		request := newRequest(`{"metadata":{"annotations":{` + tc.annotations + `},"labels":{"classbind.io/y":""}},"spec":{"classbind.io/z":""}}`)
-		got := ""
+		request, got := newRequest(`{"metadata":{"annotations":{`+tc.annotations+`},"labels":{"classbind.io/y":""}},"spec":{"classbind.io/z":""}}`), ""
 		for _, warning := range mustReview(t, byResource(b), request).Warnings {
 			if strings.HasPrefix(warning, "the annotation ") {
 				got += warning
@@ -734,6 +733,9 @@ func TestUnknownAnnotations(t *testing.T) {
 		}
 		assert.Equal(t, tc.want, got, tc.annotations)
 	}
+	many, looked := newRequest(`{"metadata":{"annotations":{`+strings.Repeat(`"classbind.io/x":"",`, 1000)+`"classbind.io/x":""}}}`), 0
+	warnUnknown(&admissionv1.AdmissionResponse{}, many, func(string) bool { looked++; return true })
+	assert.Equal(t, maxLooked, looked, "We should look for a few, however many there are.")
 	for _, key := range v1beta1.Annotations {
 		request, response := newRequest(`{"metadata":{"annotations":{"`+key+`":""}}}`), &admissionv1.AdmissionResponse{}
 		assert.Zero(t, testing.AllocsPerRun(10, func() {

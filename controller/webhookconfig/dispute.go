@@ -31,12 +31,11 @@ type dispute struct {
 // left is how long not to put something back yet, and what to say of it.
 func (all disputes) left(what string) (time.Duration, string) {
 	d := all[what]
-	left := time.Until(d.until)
-	if left <= 0 {
-		return 0, ""
+	if left := time.Until(d.until); left > 0 {
+		return left, fmt.Sprintf("%s changes what classbind writes, which puts it back, but waits longer each time, up to %s",
+			d.who, v1beta1.MaxDisputePause)
 	}
-	return left, fmt.Sprintf("%s changes what classbind writes, which puts it back, but waits longer each time, up to %s",
-		d.who, v1beta1.MaxDisputePause)
+	return 0, ""
 }
 
 // putBack begins the next pause. One that ended long ago does not count.
