@@ -1,11 +1,12 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -23,6 +24,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,10 +67,7 @@ func (a *askedAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	case strings.HasSuffix(name, "accessreviews"):
 		code, answer = http.StatusCreated, `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{"allowed":true}}`
 	case r.Method == http.MethodPost || r.Method == http.MethodPut:
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return nil, err
-		}
+		body, _ := io.ReadAll(r.Body)                     // It is in memory.
 		header["Content-Type"] = r.Header["Content-Type"] // It may be protobuf.
 		code, answer = http.StatusCreated, string(body)
 	case r.URL.Path == "/apis/example.org":
@@ -88,18 +87,17 @@ func (a *askedAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // take returns what was asked since the last call.
-func (a *askedAPI) take() []*url.URL {
+func (a *askedAPI) take() (asked []*url.URL) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	asked := a.asked
-	a.asked = nil
+	asked, a.asked = a.asked, nil
 	return asked
 }
 
 // post a review to a webhook.
-func post(t *testing.T, mgr *unstarted, path string, review any) *httptest.ResponseRecorder {
+func post(t *testing.T, mgr *unstarted, path string, review []byte) *httptest.ResponseRecorder {
 	t.Helper()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(asJSON(review)))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, bytes.NewReader(review))
 	r.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
 	mgr.registered.mux.ServeHTTP(w, r)
@@ -154,13 +152,12 @@ func newWebhooks(t *testing.T, api http.RoundTripper, log logr.Logger) *unstarte
 		},
 	}
 	scheme := runtime.NewScheme()
-	require.NoError(t, clientgoscheme.AddToScheme(scheme))
-	require.NoError(t, v1beta1.AddToScheme(scheme))
+	require.NoError(t, errors.Join(clientgoscheme.AddToScheme(scheme), v1beta1.AddToScheme(scheme)))
 	config := &rest.Config{Host: "http://api", Transport: api, QPS: -1}
 	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(v1beta1.GroupVersion.WithKind("ClaimKind"), meta.RESTScopeRoot)
-	mapper.Add(v1beta1.GroupVersion.WithKind("ClassKind"), meta.RESTScopeRoot)
-	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, meta.RESTScopeRoot)
+	for _, kind := range []schema.GroupVersionKind{v1beta1.GroupVersion.WithKind("ClaimKind"), v1beta1.GroupVersion.WithKind("ClassKind"), {Version: "v1", Kind: "Namespace"}} {
+		mapper.Add(kind, meta.RESTScopeRoot)
+	}
 	live, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
 	require.NoError(t, err)
 	cached := &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*claimKind}, ClassKinds: []v1beta1.ClassKind{classKind}}
@@ -220,15 +217,16 @@ func filled(of reflect.Type) any {
 
 // leaves are the strings of a document, each by the keys and indices that lead to it. An empty one at the end is a key of that map.
 func leaves(document any, at ...any) (all [][]any) {
+	at = slices.Clip(at)
 	switch d := document.(type) {
 	case map[string]any:
-		all = append(all, append(slices.Clone(at), ""))
+		all = append(all, append(at, ""))
 		for key, value := range d {
-			all = append(all, leaves(value, append(slices.Clone(at), key)...)...)
+			all = append(all, leaves(value, append(at, key)...)...)
 		}
 	case []any:
 		for _, value := range d[:min(len(d), 1)] {
-			all = append(all, leaves(value, append(slices.Clone(at), 0)...)...)
+			all = append(all, leaves(value, append(at, 0)...)...)
 		}
 	case string:
 		all = append(all, at)
@@ -236,27 +234,17 @@ func leaves(document any, at ...any) (all [][]any) {
 	return all
 }
 
-// with is a copy of a document that has a value at a leaf, and what leads to it.
-func with(document any, value string, at ...any) any {
-	if len(at) == 0 {
-		return value
-	}
-	key, isKey := at[0].(string)
-	if !isKey {
-		var first any
-		if list, ok := document.([]any); ok && len(list) > 0 {
-			first = list[0]
+// with is a document, as JSON, that has a value at a leaf, and what leads to it.
+func with(document []byte, value string, at []any) ([]byte, error) {
+	part := any(value)
+	for _, key := range slices.Backward(at) {
+		if name, ok := key.(string); ok {
+			part = map[string]any{cmp.Or(name, value): part}
+		} else {
+			part = []any{part}
 		}
-		return []any{with(first, value, at[1:]...)}
 	}
-	was, _ := document.(map[string]any)
-	object := map[string]any{}
-	maps.Copy(object, was)
-	if key == "" {
-		key = value
-	}
-	object[key] = with(was[key], value, at[1:]...)
-	return object
+	return jsonpatch.MergePatch(document, []byte(asJSON(part)))
 }
 
 // hostile values each have a mark by which they are found in requests.
@@ -286,53 +274,38 @@ func escaped(asked *url.URL, value string) bool {
 	return !isWhole || errors.Join(err, fieldErr, labelErr) != nil || strings.Contains(query.Encode(), mark)
 }
 
-// TestReviewsAreNotBelieved sends each handler each field of a review, and of the objects in it, with hostile values.
-func TestReviewsAreNotBelieved(t *testing.T) {
-	synctest.Test(t, reviewsAreNotBelieved) // A review may wait for what never comes.
+// reviews that an API server sends, by the path of a handler: their operation, group, resource, namespace, object and oldObject.
+var reviews = map[string][][6]string{
+	webhook.BindPattern: {{"CREATE", "example.org", "claims", "team", asks}},
+	webhook.CheckPattern: {
+		{"CREATE", "example.org", "claims", "team", names}, {"UPDATE", "example.org", "claims", "team", names, `{"metadata": {"name": "a", "namespace": "team"}}`},
+	},
+	v1beta1.GuardPath:    {{"CREATE", "example.org", "golds", "team", marked}, {"UPDATE", "example.org", "golds", "team", marked, unmarked}},
+	v1beta1.DeletionPath: {{"DELETE", "example.org", "golds", "team", "", strings.Replace(unmarked, "new", "known", 1)}},
+	v1beta1.RegistrationPath: {
+		{"CREATE", "classbind.io", "claimkinds", "", newClaimKind}, {"UPDATE", "classbind.io", "classkinds", "", newClassKind, newClassKind},
+	},
 }
+
+const (
+	asks         = `{"metadata": {"name": "a", "namespace": "team", "annotations": {}}, "spec": {"classSelector": {"matchLabels": {"tier": "gold"}}}}`
+	names        = `{"metadata": {"name": "a", "namespace": "team", "annotations": {}}, "spec": {"classRef": {"apiVersion": "example.org/v1", "kind": "Gold", "namespace": "team", "name": "unknown"}}}`
+	unmarked     = `{"metadata": {"name": "new", "namespace": "team", "uid": "u-1", "resourceVersion": "7", "annotations": {}}}`
+	marked       = `{"metadata": {"name": "new", "namespace": "team", "uid": "u-1", "resourceVersion": "7", "annotations": {"default": "true"}}}`
+	newClassKind = `{"metadata": {"name": "golds.example.org", "annotations": {}}, "spec": {"claimKinds": [{"name": "others.example.org"}]}}`
+	newClaimKind = `{"metadata": {"name": "others.example.org", "annotations": {}}, "spec": {"claims": {"resource": "claims.example.org", "version": "v1"}, "reference": {"path": ".spec.classRef"},
+		"whenUnmatched": "BindLater", "classes": {"kinds": [{"name": "golds.example.org"}]}}}`
+)
+
+// TestReviewsAreNotBelieved sends each handler each field of a review, and of the objects in it, with hostile values.
+func TestReviewsAreNotBelieved(t *testing.T) { synctest.Test(t, reviewsAreNotBelieved) } // A review may wait for what never comes.
 
 func reviewsAreNotBelieved(t *testing.T) {
 	api := &askedAPI{}
 	mgr := newWebhooks(t, api, logr.Discard())
-	metadata := filled(reflect.TypeFor[metav1.ObjectMeta]())
-	object := func(name, namespace string, annotations, rest map[string]any) map[string]any {
-		o := map[string]any{"metadata": map[string]any{"name": name, "uid": "u-1", "resourceVersion": "7", "annotations": annotations}}
-		if namespace != "" {
-			o["metadata"].(map[string]any)["namespace"] = namespace
-		}
-		maps.Copy(o, rest)
-		return o
-	}
-	request := func(operation admissionv1.Operation, group, resource, namespace string, object, oldObject any) map[string]any {
-		gvr := map[string]any{"group": group, "version": "v1", "resource": resource}
-		return map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": map[string]any{
-			"uid": "5e1f", "kind": map[string]any{"group": group, "version": "v1", "kind": "Any"}, "resource": gvr, "requestResource": gvr,
-			"name": "a", "namespace": namespace, "operation": string(operation), "object": object, "oldObject": oldObject,
-			"userInfo": map[string]any{"username": "alice", "groups": []any{"devs"}},
-		}}
-	}
-	const group = "example.org"
-	none := map[string]any{}
-	asks := map[string]any{"spec": map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}}}}
-	names := map[string]any{"spec": map[string]any{"classRef": map[string]any{"apiVersion": "example.org/v1", "kind": "Gold", "namespace": "team", "name": "unknown"}}}
-	aDefault := object("new", "team", map[string]any{"default": "true"}, nil)
-	newClaimKind := object("others.example.org", "", none, map[string]any{"spec": map[string]any{
-		"claims":    map[string]any{"resource": "claims.example.org", "version": "v1"},
-		"reference": map[string]any{"path": ".spec.classRef"}, "whenUnmatched": "BindLater", "classes": map[string]any{"kinds": []any{map[string]any{"name": "golds.example.org"}}},
-	}})
-	newClassKind := object("golds.example.org", "", none, map[string]any{"spec": map[string]any{"claimKinds": []any{map[string]any{"name": "others.example.org"}}}})
-	registrations := v1beta1.GroupVersion.Group
-	bases := map[string][]map[string]any{
-		webhook.BindPattern:      {request(admissionv1.Create, group, "claims", "team", object("a", "team", none, asks), nil)},
-		webhook.CheckPattern:     {request(admissionv1.Create, group, "claims", "team", object("a", "team", none, names), nil), request(admissionv1.Update, group, "claims", "team", object("a", "team", none, names), object("a", "team", none, none))},
-		v1beta1.GuardPath:        {request(admissionv1.Create, group, "golds", "team", aDefault, nil), request(admissionv1.Update, group, "golds", "team", aDefault, object("new", "team", none, nil))},
-		v1beta1.DeletionPath:     {request(admissionv1.Delete, group, "golds", "team", nil, object("known", "team", none, nil))},
-		v1beta1.RegistrationPath: {request(admissionv1.Create, registrations, "claimkinds", "", newClaimKind, nil), request(admissionv1.Update, registrations, "classkinds", "", newClassKind, newClassKind)},
-	}
-	specs := map[string]any{"claimkinds": filled(reflect.TypeFor[v1beta1.ClaimKind]()), "classkinds": filled(reflect.TypeFor[v1beta1.ClassKind]())}
-
+	metadata, specs := filled(reflect.TypeFor[metav1.ObjectMeta]()), map[string]any{"claimkinds": filled(reflect.TypeFor[v1beta1.ClaimKind]()), "classkinds": filled(reflect.TypeFor[v1beta1.ClassKind]())}
 	sent, reached := 0, 0
-	send := func(path string, review any, value string) (code, asked int) {
+	send := func(path string, review []byte, value string) (code, asked int) {
 		api.take()
 		w := post(t, mgr, path, review)
 		urls := api.take()
@@ -344,23 +317,27 @@ func reviewsAreNotBelieved(t *testing.T) {
 		return w.Code, len(urls)
 	}
 	for _, pattern := range mgr.registered.paths {
-		require.NotEmpty(t, bases[pattern], "What does an API server send to %s?", pattern)
+		require.NotEmpty(t, reviews[pattern], "What does an API server send to %s?", pattern)
 		at, all := strings.Replace(pattern, "{name}", "claims.example.org", 1), 0
-		for _, base := range bases[pattern] {
+		for _, r := range reviews[pattern] {
+			base := fmt.Appendf(nil, `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "5e1f", "name": "a", "operation": %[1]q,
+				"kind": {"group": %[2]q, "version": "v1", "kind": "Any"}, "resource": {"group": %[2]q, "version": "v1", "resource": %[3]q},
+				"requestResource": {"group": %[2]q, "version": "v1", "resource": %[3]q}, "namespace": %[4]q, "object": %[5]s, "oldObject": %[6]s,
+				"userInfo": {"username": "alice", "groups": ["devs"]}}}`, r[0], r[1], r[2], r[3], cmp.Or(r[4], "null"), cmp.Or(r[5], "null"))
 			code, asked := send(at, base, mark)
 			require.Equal(t, http.StatusOK, code, "%s should answer what an API server sends.", pattern)
 			all += asked
-			resource := base["request"].(map[string]any)["resource"].(map[string]any)["resource"].(string)
-			seen := map[string]bool{}
-			for _, l := range slices.Concat(leaves(base), leaves(filled(reflect.TypeFor[admissionv1.AdmissionRequest]()), "request"),
-				leaves(metadata, "request", "object", "metadata"), leaves(metadata, "request", "oldObject", "metadata"),
-				leaves(specs[resource], "request", "object")) {
-				if seen[fmt.Sprint(l)] {
-					continue
-				}
-				seen[fmt.Sprint(l)] = true
+			document, fields := map[string]any{}, map[string][]any{}
+			require.NoError(t, json.Unmarshal(base, &document))
+			for _, l := range slices.Concat(leaves(document), leaves(filled(reflect.TypeFor[admissionv1.AdmissionRequest]()), "request"),
+				leaves(metadata, "request", "object", "metadata"), leaves(metadata, "request", "oldObject", "metadata"), leaves(specs[r[2]], "request", "object")) {
+				fields[fmt.Sprint(l)] = l
+			}
+			for _, l := range fields {
 				for _, value := range hostile {
-					send(at, with(base, value, l...), value)
+					review, err := with(base, value, l)
+					require.NoError(t, err)
+					send(at, review, value)
 				}
 			}
 			for _, value := range hostile {
@@ -382,9 +359,8 @@ func TestEveryReviewIsLogged(t *testing.T) {
 	require.Len(t, mgr.registered.paths, 5)
 	for _, pattern := range mgr.registered.paths {
 		lines = nil
-		w := post(t, mgr, strings.Replace(pattern, "{name}", "claims.example.org", 1), map[string]any{
-			"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": map[string]any{"uid": "5e1f", "operation": "CONNECT"},
-		})
+		w := post(t, mgr, strings.Replace(pattern, "{name}", "claims.example.org", 1),
+			[]byte(`{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "5e1f", "operation": "CONNECT"}}`))
 		require.Equal(t, http.StatusOK, w.Code, w.Body)
 		require.Len(t, lines, 1, "%s should log one line.", pattern)
 		assert.Contains(t, lines[0], `"requestUID"="5e1f"`, "We should find the line by the request of the audit log.")

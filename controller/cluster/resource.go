@@ -81,8 +81,45 @@ func Find[T any](word string, all []T, name func(T) string, of func(T) (string, 
 // Resolver looks up resources by name, <plural>.<group>, in the API server's discovery. It asks for one group and caches nothing, because
 // old answers are wrong once a CRD comes, goes or changes. It tells an aggregated API server that is down from a group that does not exist.
 type Resolver struct {
-	client  rest.Interface
-	reviews authorizationclient.SelfSubjectAccessReviewInterface
+	client    rest.Interface
+	reviews   authorizationclient.SelfSubjectAccessReviewInterface
+	documents *documents // documents are nil where none is cached.
+}
+
+// maxKnownBytes limits what a Resolver caches. Beyond, the API server is asked again.
+const maxKnownBytes = 16 << 20
+
+// documents of the API server by path, and their size.
+type documents struct {
+	known map[string]document
+	size  int
+}
+
+type document struct {
+	text []byte
+	err  error // err is that there is none.
+}
+
+// Caching returns a Resolver that asks for each document once. It is for one look at a cluster, by one caller.
+func (r Resolver) Caching() Resolver {
+	r.documents = &documents{known: map[string]document{}}
+	return r
+}
+
+// read a document, or ask for it.
+func (d *documents) read(path string, ask func() ([]byte, error)) ([]byte, error) {
+	if d == nil {
+		return ask()
+	}
+	found, ok := d.known[path]
+	if !ok {
+		found.text, found.err = ask()
+		if (found.err == nil || apierrors.IsNotFound(found.err)) && d.size+len(found.text) <= maxKnownBytes {
+			d.known[path] = found
+			d.size += len(found.text)
+		}
+	}
+	return found.text, found.err
 }
 
 // NewResolver returns a Resolver of a cluster.
@@ -95,7 +132,7 @@ func NewResolver(config *rest.Config) (Resolver, error) {
 	if err != nil {
 		return Resolver{}, fmt.Errorf("cannot make a client for reviews of access: %w", err)
 	}
-	return Resolver{d.RESTClient(), reviews.SelfSubjectAccessReviews()}, nil
+	return Resolver{client: d.RESTClient(), reviews: reviews.SelfSubjectAccessReviews()}, nil
 }
 
 // Resolve returns the resource in a version, or, if that is empty, in the one that the API server prefers among those that serve it with
@@ -199,21 +236,27 @@ func (r Resolver) Permitted(ctx context.Context, name string, verbs ...string) e
 	return nil
 }
 
-// get reads one answer into an object, up to a limit: an aggregated API server is a vendor's, and may answer at any length.
+// get reads one answer into an object.
 func (r Resolver) get(ctx context.Context, object any, path ...string) error {
+	text, err := r.documents.read(strings.Join(path, "/"), func() ([]byte, error) { return r.ask(ctx, path...) })
+	if err != nil {
+		return err
+	}
+	return truncate.Error(json.Unmarshal(text, object))
+}
+
+// ask for one answer, up to a limit: an aggregated API server is a vendor's, and may answer at any length.
+func (r Resolver) ask(ctx context.Context, path ...string) ([]byte, error) {
 	body, err := r.client.Get().AbsPath(path...).SetHeader("Accept", runtime.ContentTypeJSON).Stream(ctx)
 	if err != nil {
-		return truncate.Error(err)
+		return nil, truncate.Error(err)
 	}
 	defer func() { _ = body.Close() }() // It was read, or is not needed any more.
 	answer, err := io.ReadAll(io.LimitReader(body, v1beta1.MaxDiscoveryBytes+1))
-	if err != nil {
-		return truncate.Error(err)
+	if err == nil && len(answer) > v1beta1.MaxDiscoveryBytes {
+		err = fmt.Errorf("the API server answered with more than %d bytes", v1beta1.MaxDiscoveryBytes)
 	}
-	if len(answer) > v1beta1.MaxDiscoveryBytes {
-		return fmt.Errorf("the API server answered with more than %d bytes", v1beta1.MaxDiscoveryBytes)
-	}
-	return truncate.Error(json.Unmarshal(answer, object))
+	return answer, truncate.Error(err)
 }
 
 func prefix(group string) string {

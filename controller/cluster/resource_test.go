@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
@@ -180,4 +183,24 @@ func TestSuited(t *testing.T) {
 		"We should refuse no pod: the API server has set its priority before it asks us.")
 	require.NoError(t, CheckBindable(kind("pods", ".spec.runtimeClassName")), "We should bind pods by what is decided after us.")
 	assert.NoError(t, CheckBindable(kind("jobs.batch", ".spec.priorityClassName")))
+}
+
+// TestCaching asks three times for each document.
+func TestCaching(t *testing.T) {
+	asked, status := map[string]int{}, map[string]int{"/missing": http.StatusNotFound, "/down": http.StatusServiceUnavailable}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked[r.URL.Path]++
+		w.WriteHeader(cmp.Or(status[r.URL.Path], http.StatusOK))
+		_, _ = w.Write(fmt.Appendf(nil, "%q", strings.Repeat("x", map[string]int{"/first": 7, "/second": 7, "/third": 7}[r.URL.Path]<<20)))
+	}))
+	defer server.Close()
+	uncached, err := NewResolver(&rest.Config{Host: server.URL, QPS: -1})
+	require.NoError(t, err)
+	r := uncached.Caching()
+	for range 3 {
+		for _, path := range []string{"/document", "/missing", "/down", "/first", "/second", "/third"} {
+			_ = r.get(t.Context(), new(any), path)
+		}
+	}
+	assert.Equal(t, map[string]int{"/document": 1, "/missing": 1, "/down": 3, "/first": 1, "/second": 1, "/third": 3}, asked, "We should cache what is final, within the limit.")
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/classbind/classbind/cmd/classbind/explain"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
@@ -27,7 +27,7 @@ type binder struct {
 	report *reporter
 
 	// kind is read again before a page is bound, and resource is that of the first one.
-	kind     *explain.Kind
+	kind     *world.Kind
 	resource schema.GroupVersionResource
 }
 
@@ -36,14 +36,11 @@ func (o *options) run(ctx context.Context, word string, names []string, out, pro
 	if err != nil {
 		return err
 	}
-	namespace, err := o.cluster.OfContext()
-	if err != nil {
-		return err
-	}
-	if namespace = cmp.Or(o.cluster.Namespace, namespace); o.all {
+	namespace := cmp.Or(o.cluster.Namespace, o.cluster.OfContext)
+	if o.all {
 		namespace = metav1.NamespaceAll
 	}
-	kinds, err := explain.Kinds(ctx, config, o.cluster.Own, word)
+	kinds, err := world.BindableKinds(ctx, config, o.cluster.Own, word)
 	if err != nil {
 		return err
 	}
@@ -124,7 +121,7 @@ func (b *binder) run(ctx context.Context, namespace string, names []string) erro
 
 // renew reads the registrations and the classes again: they may have changed since the last claim without a class.
 func (b *binder) renew(ctx context.Context) error {
-	kinds, err := explain.Kinds(ctx, b.config, b.cluster.Own, b.kind.Kind.Name)
+	kinds, err := world.BindableKinds(ctx, b.config, b.cluster.Own, b.kind.Kind.Name)
 	if err != nil {
 		return err
 	}

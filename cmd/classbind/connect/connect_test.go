@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/cmd/classbind/world"
 )
 
 // TestNoAnswer has an API server that accepts requests, and never answers.
@@ -27,9 +29,7 @@ func TestNoAnswer(t *testing.T) {
 	assert.Equal(t, requestTimeout, config.Timeout, "We should not wait for good.")
 
 	config.Timeout = 20 * time.Millisecond
-	cluster, err := New(config)
-	require.NoError(t, err)
-	_, _, err = Registrations(t.Context(), cluster.API)
+	_, err = world.OfCluster(t.Context(), config, "classbind-system", "")
 	require.ErrorContains(t, err, "cannot list ClaimKinds", "We should say what we cannot read.")
 	require.ErrorContains(t, err, "exceeded", "We should say why.")
 }

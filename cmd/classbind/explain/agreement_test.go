@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
@@ -74,7 +75,7 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 }
 
 // assertAnswered compares an item with what the server answers.
-func assertAnswered(t *testing.T, inv *selector.Inventory, reference v1beta1.Place, d document, got *Item) {
+func assertAnswered(t *testing.T, inv *selector.Inventory, reference v1beta1.Place, d world.Document, got *Item) {
 	t.Helper()
 	binder := &webhook.Binder{
 		Snapshot: inv.Snapshot,
@@ -152,14 +153,10 @@ func review(t *testing.T, binder *webhook.Binder, request *admissionv1.Admission
 	return answer.Response, nil
 }
 
-func documentsOf(t *testing.T, texts ...string) []document {
+func documentsOf(t *testing.T, texts ...string) []world.Document {
 	t.Helper()
-	var all []document
-	for _, text := range texts {
-		var content map[string]any
-		require.NoError(t, json.Unmarshal([]byte(text), &content), text)
-		all = append(all, document{Unstructured: unstructured.Unstructured{Object: content}, where: "generated"})
-	}
+	all, err := world.ParseManifests([]byte(documents(texts...)))
+	require.NoError(t, err)
 	return all
 }
 
@@ -171,13 +168,13 @@ func encode(t *testing.T, v any) string {
 }
 
 // answeredAlike explains a claim, and compares that with what a server answers whose inventory is filled as its watches do.
-func answeredAlike(t *testing.T, registered []string, d document, seed v1beta1.Seed) *Item {
+func answeredAlike(t *testing.T, registered []string, d world.Document, seed v1beta1.Seed) *Item {
 	t.Helper()
 	objects := documentsOf(t, registered...)
-	r := newWorld("classbind-system")
-	require.NoError(t, r.addAll(t.Context(), objects))
-	r.claims = []document{d}
-	k := &r.claimKinds[0]
+	r, err := world.OfFiles(t.Context(), objects, "classbind-system", "")
+	require.NoError(t, err)
+	r.Claims = []world.Document{d}
+	k := &r.ClaimKinds[0]
 	k.Spec.Choice.Seed = cmp.Or(seed, k.Spec.Choice.Seed) // The CRD would not let through each.
 	items, err := (&options{fresh: func() uint64 { return 7 }}).answers(t.Context(), r, d, "default")
 	require.NoError(t, err)
@@ -185,12 +182,12 @@ func answeredAlike(t *testing.T, registered []string, d document, seed v1beta1.S
 
 	inv := selector.NewInventory()
 	inv.Open()
-	inv.SetClaimKind(selector.NewClaimKind(k, rules.Serving(k, r.classKinds)...))
-	for n := range r.classKinds {
-		ck := &r.classKinds[n]
+	inv.SetClaimKind(selector.NewClaimKind(k, rules.Serving(k, r.ClassKinds)...))
+	for n := range r.ClassKinds {
+		ck := &r.ClassKinds[n]
 		kind := map[string]string{"fastclasses.example.org": "FastClass", "slowclasses.example.org": "SlowClass"}[ck.Name]
 		gvk := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: kind}
-		compiled := inventory.NewClassKind(ck, gvk, false, rules.Served(ck, r.claimKinds)...)
+		compiled := inventory.NewClassKind(ck, gvk, false, rules.Served(ck, r.ClaimKinds)...)
 		var all []*inventory.Class
 		for _, c := range objects {
 			if c.GetKind() == kind {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
@@ -23,9 +25,9 @@ import (
 )
 
 // answers for a claim that was created now, one for each of its ClaimKinds.
-func (o *options) answers(ctx context.Context, w *World, d document, namespace string) (items []*Item, err error) {
+func (o *options) answers(ctx context.Context, w *world.World, d world.Document, namespace string) (items []*Item, err error) {
 	gvk := d.GroupVersionKind()
-	kinds, err := w.claimKindsOf(ctx, gvk.GroupKind())
+	kinds, err := w.ClaimKindsOf(ctx, gvk.GroupKind())
 	if err == nil && len(kinds) == 0 {
 		return []*Item{newItem(d).notRegistered(ctx, w, gvk)}, nil
 	}
@@ -42,48 +44,48 @@ func (o *options) answers(ctx context.Context, w *World, d document, namespace s
 
 // notRegistered is the end of a claim that no ClaimKind registers. Without CRDs among the files, the kind of a registered resource may be
 // unknown. A kind that is not served, or not known and like a registered one, is a mistake.
-func (i *Item) notRegistered(ctx context.Context, w *World, kind schema.GroupVersionKind) *Item {
+func (i *Item) notRegistered(ctx context.Context, w *world.World, kind schema.GroupVersionKind) *Item {
 	const reason, why = "NotRegistered", "no ClaimKind registers this kind"
 	var kinds, unknown []string
 	ofGroup := false
-	for n := range w.claimKinds {
-		k := &w.claimKinds[n]
+	for n := range w.ClaimKinds {
+		k := &w.ClaimKinds[n]
 		if schema.ParseGroupResource(k.Resource()).Group != kind.Group {
 			continue
 		}
 		ofGroup = true
-		found := w.resources[k.Name]
+		found := w.Resource(ctx, k)
 		switch {
-		case !found.guessed:
+		case !found.Guessed:
 			kinds = append(kinds, found.Kind)
 		case found.Kind == "":
 			unknown = append(unknown, k.Resource())
 		}
 	}
-	s, err := w.schemaOf(ctx, kind)
+	s, err := w.SchemaOf(ctx, kind)
 	near := near.Name(kind.Kind, slices.Values(kinds))
 	unknownKind := func(message string) *Item {
-		return i.mistaken("UnknownKind", FieldError{Field: "kind", Reason: "KindUnknown", Message: message})
+		return i.mistaken("UnknownKind", world.FieldError{Field: "kind", Reason: "KindUnknown", Message: message})
 	}
 	switch {
-	case slices.ContainsFunc(w.classKinds, func(k v1beta1.ClassKind) bool { return isOf(k.Name, kind) }):
+	case slices.ContainsFunc(w.ClassKinds, func(k v1beta1.ClassKind) bool { return world.IsOf(k.Name, kind) }):
 		return i.end(LeftAlone, reason, why)
-	case near != "" && s == nil && (err == nil || notServed(err)):
+	case near != "" && s == nil && (err == nil || world.NotServed(err)):
 		return unknownKind(fmt.Sprintf("%s: did you mean %s?", why, near))
 	case len(unknown) > 0 && !scheme.Scheme.IsGroupRegistered(kind.Group): // Kubernetes' own plurals are regular, and have no CRD.
 		return i.end(Unmatched, reason, fmt.Sprintf("%s, unless %s of the same group does: "+
 			"put the CRD among the files, which says of which kind it is", why, selector.List(unknown)))
-	case ofGroup && notServed(err):
+	case ofGroup && world.NotServed(err):
 		return unknownKind(fmt.Sprintf("%s, and %v", why, err))
 	}
 	return i.end(LeftAlone, reason, why)
 }
 
 // answer for a claim by one of its ClaimKinds. First come the reasons for which the API server does not ask, then the decision.
-func (o *options) answer(ctx context.Context, w *World, k *v1beta1.ClaimKind, d document, namespace string) (*Item, error) {
-	item, found := newItem(d), w.resources[k.Name]
+func (o *options) answer(ctx context.Context, w *world.World, k *v1beta1.ClaimKind, d world.Document, namespace string) (*Item, error) {
+	item, found := newItem(d), w.Resource(ctx, k)
 	item.Claim.ClaimKind = k.Name
-	if item.Claim.Namespace = cmp.Or(item.Claim.Namespace, namespace); !found.Namespaced && !found.guessed {
+	if item.Claim.Namespace = cmp.Or(item.Claim.Namespace, namespace); !found.Namespaced && !found.Guessed {
 		item.Claim.Namespace = ""
 	}
 	object := d.DeepCopy().Object
@@ -95,7 +97,7 @@ func (o *options) answer(ctx context.Context, w *World, k *v1beta1.ClaimKind, d 
 	compiled := selector.NewClaimKind(k)
 	named := compiled.NamesClass(object)
 	err := o.decide(ctx, w, k, item, object)
-	if item.Outcome == Bound && d.stored && !o.unbound && !named {
+	if item.Outcome == Bound && d.Stored && !o.unbound && !named {
 		item.Outcome, item.Do = Unbound, "classbind bind "+k.Name+" "+item.Claim.Name
 		if item.Claim.Namespace != "" {
 			item.Do += " --namespace " + item.Claim.Namespace
@@ -118,8 +120,8 @@ func readAsServer(kind *selector.ClaimKind, item *Item, object map[string]any) (
 }
 
 // decide on a claim.
-func (o *options) decide(ctx context.Context, w *World, k *v1beta1.ClaimKind, item *Item, object map[string]any) error {
-	if why, err := w.unselected(ctx, k, item.Claim.Namespace); err != nil || why != "" {
+func (o *options) decide(ctx context.Context, w *world.World, k *v1beta1.ClaimKind, item *Item, object map[string]any) error {
+	if why, err := w.Unselected(ctx, k, item.Claim.Namespace); err != nil || why != "" {
 		item.end(LeftAlone, "NamespaceNotSelected", why)
 		return err
 	}
@@ -127,26 +129,26 @@ func (o *options) decide(ctx context.Context, w *World, k *v1beta1.ClaimKind, it
 		item.end(LeftAlone, v1beta1.ReasonUnsuitable, why.Error())
 		return nil
 	}
-	v, err := w.kind(ctx, k)
+	v, err := w.Kind(ctx, k)
 	if err != nil {
 		return err
 	}
-	v.countRoom(ctx)
-	item.Notes, item.InvalidExpressions = append(item.Notes, v.Notes...), v.invalid
-	found := w.resources[k.Name]
+	v.CountRoom(ctx)
+	item.Notes, item.InvalidExpressions = append(item.Notes, v.Notes...), v.Invalid
+	found := w.Resource(ctx, k)
 	if !item.isReadable(ctx, w, k, found) {
 		return nil
 	}
 	item.Strategy, item.Seed, item.WhenUnmatched = k.Spec.Choice.Strategy, k.Spec.Choice.Seed, k.Spec.WhenUnmatched
 	if o.unbound && v.Kind.HasReference(object) { // What an author has set of an empty one stays.
-		item.Notes = append(item.Notes, v.unbind(ctx, object, managedFields(object))...)
+		item.Notes = append(item.Notes, v.Unbind(ctx, object, managedFields(object))...)
 	}
 	in, err := readAsServer(v.Kind, item, object)
 	if err != nil {
 		return err
 	}
 	in.Converted = found.GroupVersion().String() != item.Claim.APIVersion
-	if err := v.addRequester(ctx, &in); err != nil {
+	if err := v.AddRequester(ctx, &in); err != nil {
 		return err
 	}
 	if in.Object != nil && v.Fault == nil && in.LeftAlone == "" && len(in.Problems) == 0 && v.Kind.UsesRequest() && in.Request == nil {
@@ -154,7 +156,7 @@ func (o *options) decide(ctx context.Context, w *World, k *v1beta1.ClaimKind, it
 		return nil
 	}
 	o.as.noteWithoutEffect(item, k, v.Kind.UsesRequest())
-	item.Explanation, err = w.decider(o.fresh, item).Explain(ctx, v.View, in)
+	item.Explanation, err = w.Decider(o.fresh, item.note).Explain(ctx, v.View, in)
 	claim, fault := item.Decision.Claim, (*inventory.Fault)(nil)
 	switch {
 	case errors.As(err, &fault) && fault.Reason == v1beta1.ReasonConflict:
@@ -170,7 +172,7 @@ func (o *options) decide(ctx context.Context, w *World, k *v1beta1.ClaimKind, it
 			o.noteClass(ctx, w, v, k, item, object)
 		}
 	case len(claim.Problems) > 0:
-		item.mistaken(malformedClaim, fieldErrors(claim.Problems)...)
+		item.mistaken(malformedClaim, world.FieldErrors(claim.Problems)...)
 	default:
 		item.explained(k)
 	}
@@ -179,9 +181,9 @@ func (o *options) decide(ctx context.Context, w *World, k *v1beta1.ClaimKind, it
 
 // isReadable reports whether a claim can be read by the paths of its ClaimKind: it is of their version, or nothing but its apiVersion
 // changes when the API server converts it.
-func (i *Item) isReadable(ctx context.Context, w *World, k *v1beta1.ClaimKind, found resource) bool {
-	if found.unread != nil {
-		i.undecided(k, &inventory.Fault{Reason: v1beta1.ReasonVersionNotServed, Text: found.unread.Error()})
+func (i *Item) isReadable(ctx context.Context, w *world.World, k *v1beta1.ClaimKind, found world.Resource) bool {
+	if found.Unread != nil {
+		i.undecided(k, &inventory.Fault{Reason: v1beta1.ReasonVersionNotServed, Text: found.Unread.Error()})
 		return false
 	}
 	version := found.GroupVersion().String()
@@ -189,7 +191,7 @@ func (i *Item) isReadable(ctx context.Context, w *World, k *v1beta1.ClaimKind, f
 		return true
 	}
 	// A schema that cannot be read does not say that the fields stay as they are.
-	if s, err := w.schemaOf(ctx, found.GroupVersionKind); err != nil || s == nil || !s.unconverted {
+	if s, err := w.SchemaOf(ctx, found.GroupVersionKind); err != nil || s == nil || !s.Unconverted {
 		i.end(Undecided, "OtherVersion", fmt.Sprintf("the claim is of %s, the paths of the ClaimKind are written for %s, and only "+
 			"the API server can convert the one to the other: write the claim in %s, or create it with kubectl --dry-run=server",
 			i.Claim.APIVersion, version, version))
@@ -200,7 +202,7 @@ func (i *Item) isReadable(ctx context.Context, w *World, k *v1beta1.ClaimKind, f
 }
 
 // whyLeftAlone is the reason for people.
-func (i *Item) whyLeftAlone(v *Kind, in claim.Intake, hasReference bool) string {
+func (i *Item) whyLeftAlone(v *world.Kind, in claim.Intake, hasReference bool) string {
 	switch in.LeftAlone {
 	case claim.BeingDeleted:
 		return "the claim is being deleted"
@@ -221,14 +223,14 @@ func (i *Item) whyLeftAlone(v *Kind, in claim.Intake, hasReference bool) string 
 
 // noteClass notes what is the matter with the class that a claim has, and why it has that: nobody binds it again. With Check, a claim of a
 // file is refused if it may not name its class.
-func (o *options) noteClass(ctx context.Context, w *World, v *Kind, k *v1beta1.ClaimKind, item *Item, object map[string]any) {
+func (o *options) noteClass(ctx context.Context, w *world.World, v *world.Kind, k *v1beta1.ClaimKind, item *Item, object map[string]any) {
 	unbound := runtime.DeepCopyJSON(object) // The claim is validated as it is.
-	unsure := v.unbind(ctx, unbound, managedFields(object))
+	unsure := v.Unbind(ctx, unbound, managedFields(object))
 	in, err := readAsServer(v.Kind, item, unbound)
 	if err != nil {
 		return
 	}
-	class, missing := v.Kind.ClassOf(v.all, item.Claim.Namespace, object)
+	class, missing := v.Kind.ClassOf(v.Serving, item.Claim.Namespace, object)
 	if class != nil {
 		item.Has = new(selector.NameOf(class))
 	}
@@ -251,11 +253,11 @@ func (o *options) noteClass(ctx context.Context, w *World, v *Kind, k *v1beta1.C
 		item.note("it was bound to %q: %s, %sby %s", was.Class, was.Reason, of, was.Strategy)
 	}
 	named := v.Kind.ReadNamed(item.Claim.Namespace, item.Claim.Name, object)
-	if v.addRequester(ctx, &in) != nil || v.addRequester(ctx, &named) != nil ||
+	if v.AddRequester(ctx, &in) != nil || v.AddRequester(ctx, &named) != nil ||
 		v.Kind.UsesRequest() && in.Request == nil {
 		return
 	}
-	decider, isChecked := w.decider(o.fresh, &Item{}), k.Spec.Reference.Explicit == v1beta1.CheckExplicit
+	decider, isChecked := w.Decider(o.fresh, nil), k.Spec.Reference.Explicit == v1beta1.CheckExplicit
 	switch _, refused, err := decider.Check(ctx, v.View, named, object); {
 	case err != nil || refused == nil:
 	case isChecked && len(o.claims) > 0:
@@ -353,4 +355,14 @@ func because(e *selector.Explanation) string {
 		return text + "; " + strategy + " drew it, seeded with the claim's name, so that this claim gets it every time"
 	}
 	return text + "; " + strategy + " drew it this time, and draws afresh each time"
+}
+
+// Stored explains a stored claim by its ClaimKind, which is one of the World's, as it is or as if it had no class.
+func Stored(ctx context.Context, w *world.World, claimKind, namespace, name string, unbound bool) (*Item, error) {
+	d, err := w.Stored(ctx, claimKind+"/"+name, namespace)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.Index(world.Names(w.ClaimKinds), claimKind)
+	return (&options{unbound: unbound, fresh: rand.Uint64}).answer(ctx, w, &w.ClaimKinds[i], d, namespace)
 }

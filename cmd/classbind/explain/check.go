@@ -15,6 +15,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/output"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -76,7 +77,7 @@ func NewCheckCommand() *cobra.Command {
 	fs.StringVarP(&o.output, "output", "o", checkFormats[0], "`format`: text for people, json for programs, github for a workflow's log")
 	fs.BoolVar(&o.strict, "strict", false, "count warnings as errors")
 	fs.BoolVar(&o.rules, "rules", false, "list the rules, and check nothing")
-	_ = c.MarkFlagFilename("filename", extensions...) // It fails only for an unknown flag, as the next one.
+	_ = c.MarkFlagFilename("filename", world.Extensions...) // It fails only for an unknown flag, as the next one.
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(checkFormats, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -101,11 +102,11 @@ func (o *checkOptions) run(ctx context.Context, in io.Reader, out, progress io.W
 		}
 		return err
 	}
-	objects, err := ReadManifests(ctx, in, progress, o.files)
+	objects, err := world.ReadManifests(ctx, in, progress, o.files)
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(objects, func(d document) bool { return d.GroupVersionKind().Group == v1beta1.GroupVersion.Group }) {
+	if !slices.ContainsFunc(objects, func(d world.Document) bool { return d.GroupVersionKind().Group == v1beta1.GroupVersion.Group }) {
 		_, _ = fmt.Fprintln(progress, "note: the files have neither a ClaimKind nor a ClassKind")
 	}
 	findings, err := lint(ctx, objects)

@@ -18,6 +18,7 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/output"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
@@ -83,19 +84,15 @@ func (o *options) runClasses(ctx context.Context, word string, out, progress io.
 	if err != nil {
 		return err
 	}
-	namespace, err := o.cluster.OfContext()
+	w, kinds, err := world.Registered(ctx, config, o.cluster.Own, word)
 	if err != nil {
 		return err
 	}
-	w, kinds, err := registered(ctx, config, o.cluster.Own, word)
-	if err != nil {
-		return err
-	}
-	w.settings = o.settings
-	ofClasses := leaveOutClaimOfClasses(w.classKinds)
+	w.Settings = o.settings
+	ofClasses := leaveOutClaimOfClasses(w.ClassKinds)
 	report := &ClassesReport{TypeMeta: metav1.TypeMeta{APIVersion: ClassesVersion, Kind: "Report"}}
 	for _, k := range kinds {
-		item, err := o.classesOf(ctx, w, k, cmp.Or(o.cluster.Namespace, namespace), ofClasses)
+		item, err := o.classesOf(ctx, w, k, cmp.Or(o.cluster.Namespace, o.cluster.OfContext), ofClasses)
 		if err != nil {
 			return fmt.Errorf("cannot list the classes for claims of %q: %w", k.Name, err)
 		}
@@ -109,22 +106,22 @@ func (o *options) runClasses(ctx context.Context, word string, out, progress io.
 
 // classesOf a claim kind: those that a claim which asks for any is offered. ofClasses are the fields that are left out of class kinds.
 func (o *options) classesOf(
-	ctx context.Context, w *World, k *v1beta1.ClaimKind, namespace string, ofClasses map[string][]string,
+	ctx context.Context, w *world.World, k *v1beta1.ClaimKind, namespace string, ofClasses map[string][]string,
 ) (offer Offer, err error) {
 	offer = Offer{ClaimKind: k.Name, Classes: []OfferedClass{}}
-	if w.resources[k.Name].Namespaced {
+	if w.Resource(ctx, k).Namespaced {
 		offer.Namespace = namespace
 	}
-	if offer.Message, err = w.unselected(ctx, k, offer.Namespace); err != nil || offer.Message != "" {
+	if offer.Message, err = w.Unselected(ctx, k, offer.Namespace); err != nil || offer.Message != "" {
 		return offer, err
 	}
-	w.count(ctx, k) // By what each claim uses, which is left out next.
+	_, _ = w.Count(ctx, k) // By what each claim uses, which is left out next. A note says what is not known.
 	scored, usesRequest := k.Spec.Choice.Score != "", rules.NewForClaims(k).UsesRequest()
-	offer.Unjudged = leaveOutClaim(k, w.settings.request != nil)
-	for _, ck := range rules.Serving(k, w.classKinds) {
+	offer.Unjudged = leaveOutClaim(k, w.Settings.Request != nil)
+	for _, ck := range rules.Serving(k, w.ClassKinds) {
 		offer.Unjudged = append(offer.Unjudged, ofClasses[ck.Name]...)
 	}
-	v, err := w.View(ctx, k)
+	v, err := w.Bindable(ctx, k)
 	if fault := (*inventory.Fault)(nil); errors.As(err, &fault) && fault.Reason == v1beta1.ReasonConflict {
 		offer.Message = fault.Text // Another ClaimKind binds these claims.
 		return offer, nil
@@ -132,12 +129,12 @@ func (o *options) classesOf(
 	if err != nil {
 		return offer, err
 	}
-	v.countRoom(ctx)
+	v.CountRoom(ctx)
 	in := claim.Intake{
 		Claim:   claim.Claim{Namespace: offer.Namespace, Selector: labels.Everything(), Object: map[string]any{}},
 		Parents: len(v.Kind.ClassRef),
 	}
-	if err := v.addRequester(ctx, &in); err != nil {
+	if err := v.AddRequester(ctx, &in); err != nil {
 		return offer, err
 	}
 	noted := Item{Notes: v.Notes}
@@ -146,7 +143,7 @@ func (o *options) classesOf(
 		noted.note("these expressions need a claim, and come on top: %s; classbind explain -f FILE judges them",
 			strings.Join(offer.Unjudged, ", "))
 	}
-	e, err := w.decider(o.fresh, &noted).Explain(ctx, v.View, in)
+	e, err := w.Decider(o.fresh, noted.note).Explain(ctx, v.View, in)
 	if err != nil {
 		return offer, err
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/selector/claim"
 )
 
@@ -222,7 +223,7 @@ func TestClassesOfMany(t *testing.T) {
 func TestKindsUse(t *testing.T) {
 	for _, subject := range []string{"Namespace", "Requester"} {
 		api := newReviewer(subject, map[string][]string{ofTeam: {"b"}, me: {"a"}}, "")
-		kinds, err := Kinds(t.Context(), &rest.Config{Host: serve(t, api, map[string]string{})}, "classbind-system", "databases")
+		kinds, err := world.BindableKinds(t.Context(), &rest.Config{Host: serve(t, api, map[string]string{})}, "classbind-system", "databases")
 		require.NoError(t, err)
 		for _, name := range []string{"one", "two"} {
 			d, err := kinds[0].Decide(t.Context(), claim.Intake{Claim: claim.Claim{Namespace: "team", Name: name, Selector: labels.Everything()}})

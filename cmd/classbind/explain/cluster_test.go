@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -20,12 +21,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/cmd/classbind/world"
 )
 
 type object = map[string]any
@@ -115,13 +118,13 @@ func class(kind, name, tier string) object {
 
 // claimKinds has one, with this in its spec.
 func claimKinds(spec string, status object) object {
-	usual, change := object{}, object{}
-	_ = json.Unmarshal([]byte(`{"reference": {"path": ".spec.classRef", "form": "ObjectReference"}, "selector": {"path": ".spec.classSelector"}, "claims": {"skipIfSet": [{"path": ".spec.resourceRef"}],
-		"namespaceSelector": {}}, "classes": {}, "choice": {"strategy": "WeightedRandom", "seed": "Claim"}, "whenUnmatched": "Admit", "admission": {"failurePolicy": "Fail"}}`), &usual)
-	if err := json.Unmarshal([]byte(cmp.Or(spec, "{}")), &change); err != nil {
+	merged, err := jsonpatch.MergePatch([]byte(`{"reference": {"path": ".spec.classRef", "form": "ObjectReference"}, "selector": {"path": ".spec.classSelector"}, "claims": {"skipIfSet": [{"path": ".spec.resourceRef"}],
+		"namespaceSelector": {}}, "classes": {}, "choice": {"strategy": "WeightedRandom", "seed": "Claim"}, "whenUnmatched": "Admit", "admission": {"failurePolicy": "Fail"}}`), []byte(cmp.Or(spec, "{}")))
+	changed := object{}
+	if err := errors.Join(err, json.Unmarshal(merged, &changed)); err != nil {
 		panic(err)
 	}
-	return list("classbind.io/v1beta1", "ClaimKindList", registration("ClaimKind", "databases.example.org", merged(usual, change), status))
+	return list("classbind.io/v1beta1", "ClaimKindList", registration("ClaimKind", "databases.example.org", changed, status))
 }
 
 // serve an API, to which the file config leads, beside other files. It returns the address.
@@ -462,11 +465,11 @@ func TestNoStatusIsBelieved(t *testing.T) {
 				all = append(all, fmt.Sprint(item))
 			}
 		}
-		bound, err := Kinds(t.Context(), config, "classbind-system", "Database") // As bind does.
+		bound, err := world.BindableKinds(t.Context(), config, "classbind-system", "Database") // As bind does.
 		require.NoError(t, err)
-		w, err := NewWorld(t.Context(), config, nil, "classbind-system", "", Change{}) // As simulate does.
+		w, err := world.OfCluster(t.Context(), config, "classbind-system", "") // As simulate does.
 		require.NoError(t, err)
-		simulated, err := w.Kind(t.Context(), "databases.example.org")
+		simulated, err := w.Simulated(t.Context(), "databases.example.org")
 		require.NoError(t, err)
 		for _, k := range append(bound, simulated) {
 			r, err := k.Read(t.Context(), []byte(strings.Replace(claim, `"name": "mine"`, `"namespace": "team", "name": "mine"`, 1)))

@@ -1,9 +1,7 @@
-// Package explain is the command that says which class a claim gets, and why. files reads manifests. source reads registrations and
-// classes, of a cluster, of files, or of files on top of a cluster. registrations combine them as the server does, with how much is taken
-// of each class. seen has what expressions see besides, and what --set says of that. schema finds typing errors, before answer has the
-// server's Decider decide. access asks the cluster who may use a class. report is the result for programs, and table prints it for people.
-// classes is the command that explains a claim which asks for any class. lint finds what is wrong in files, and check is the
-// command that prints and mends it. world decides for the commands simulate, bind and ui.
+// Package explain is the command that says which class a claim gets, and why. schema finds typing errors, before answer has the server's
+// Decider decide. settings are those of --set, and access those of --as. report is the result for programs, and table prints it for people.
+// classes is the command that explains a claim which asks for any class. lint finds what is wrong in files, and check is the command that
+// prints it.
 package explain
 
 import (
@@ -19,11 +17,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/output"
+	"github.com/classbind/classbind/cmd/classbind/world"
 )
 
 // options are the flags of explain, and of classes, which has some of them.
@@ -38,8 +36,8 @@ type options struct {
 	unbound   bool
 	cluster   connect.Flags
 
-	settings settings      // settings are those of set.
-	fresh    func() uint64 // fresh returns a random number.
+	settings world.Settings // settings are those of set.
+	fresh    func() uint64  // fresh returns a random number.
 }
 
 // NewCommand returns the command explain.
@@ -126,7 +124,7 @@ func newCommand(fresh func() uint64) *cobra.Command {
 		"`namespace` of claims that name none, and of KIND/NAME; without it the kubeconfig's, or with --classes default")
 	o.cluster.AddOwn(c, "`namespace` of classbind itself, whose claims are never bound")
 	for _, flag := range []string{"filename", "classes", "with"} {
-		_ = c.MarkFlagFilename(flag, extensions...) // It fails only for an unknown flag.
+		_ = c.MarkFlagFilename(flag, world.Extensions...) // It fails only for an unknown flag.
 	}
 	return c
 }
@@ -147,7 +145,7 @@ func (o *options) validate(fs *pflag.FlagSet, args []string) error {
 			fail("%q: must be KIND/NAME for a claim of the cluster, or -f with a file", arg)
 		}
 	}
-	errs = append(errs, CheckStdin(o.claims, o.classes, o.with))
+	errs = append(errs, world.CheckStdin(o.claims, o.classes, o.with))
 	var err error
 	o.settings, err = newSettings(o.set)
 	errs = append(errs, err, o.as.addTo(&o.settings), o.output.Validate(), connect.Validate(fs))
@@ -159,16 +157,8 @@ func (o *options) validate(fs *pflag.FlagSet, args []string) error {
 	return errors.Join(errs...)
 }
 
-// CheckStdin returns an error if files name standard input more than once.
-func CheckStdin(files ...[]string) error {
-	if len(slices.DeleteFunc(slices.Concat(files...), func(path string) bool { return path != stdin })) > 1 {
-		return errors.New("-: standard input can be read once: put the rest into a file")
-	}
-	return nil
-}
-
 func (o *options) run(ctx context.Context, args []string, in io.Reader, out, progress io.Writer) error {
-	claims, err := (&fileReader{in: in, recursive: o.recursive}).readAll(ctx, o.claims)
+	claims, err := world.ReadFiles(ctx, in, o.claims, o.recursive)
 	if err != nil {
 		return err
 	}
@@ -180,21 +170,21 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 		return err
 	}
 	for _, arg := range args {
-		d, err := w.stored(ctx, arg, w.claimNamespace)
+		d, err := w.Stored(ctx, arg, w.ClaimNamespace)
 		if err != nil {
 			return err
 		}
 		claims = append(claims, d)
 	}
-	w.settings = o.settings
-	if err := o.settings.undeclared(w); err != nil {
+	w.Settings = o.settings
+	if err := undeclared(&o.settings, w); err != nil {
 		return err
 	}
 	report := &Report{TypeMeta: metav1.TypeMeta{APIVersion: Version, Kind: "Report"}, Items: []Item{}}
 	for _, c := range claims {
-		items, err := o.answers(ctx, w, c, w.claimNamespace)
+		items, err := o.answers(ctx, w, c, w.ClaimNamespace)
 		if err != nil {
-			return fmt.Errorf("%s: %w", c.where, err)
+			return fmt.Errorf("%s: %w", c.Where, err)
 		}
 		for _, item := range items {
 			report.Items = append(report.Items, *item)
@@ -207,30 +197,31 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 }
 
 // world of the flags. The claims of files count as objects that expressions see, unless the cluster has these.
-func (o *options) world(ctx context.Context, claims Manifests, in io.Reader, progress io.Writer) (*World, error) {
-	objects, err := ReadManifests(ctx, in, progress, slices.Concat(o.classes, o.with))
+func (o *options) world(ctx context.Context, claims world.Manifests, in io.Reader, progress io.Writer) (w *world.World, err error) {
+	objects, err := world.ReadManifests(ctx, in, progress, slices.Concat(o.classes, o.with))
 	if err != nil {
 		return nil, err
 	}
-	config, namespace := (*rest.Config)(nil), ""
-	if len(o.classes) == 0 {
-		if config, err = o.cluster.Config(progress, ", or files of classes with --classes"); err != nil {
-			return nil, err
+	if len(o.classes) > 0 {
+		w, err = world.OfFiles(ctx, objects, o.cluster.Own, "")
+		if err == nil && len(w.ClaimKinds) == 0 {
+			err = errors.New("--classes: no ClaimKind is among the objects: name the file that registers the kind of the claim")
 		}
-		if namespace, err = o.cluster.OfContext(); err != nil {
-			return nil, err
+	} else {
+		config, missing := o.cluster.Config(progress, ", or files of classes with --classes")
+		if missing != nil {
+			return nil, missing
+		}
+		if w, err = world.OfCluster(ctx, config, o.cluster.Own, o.cluster.OfContext); err == nil {
+			w, err = w.After(ctx, world.Change{Manifests: objects})
 		}
 	}
-	w, err := NewWorld(ctx, config, nil, o.cluster.Own, namespace, Change{Manifests: objects})
 	if err != nil {
 		return nil, err
-	}
-	if len(w.claimKinds) == 0 && config == nil {
-		return nil, errors.New("--classes: no ClaimKind is among the objects: name the file that registers the kind of the claim")
 	}
 	if len(o.with)+len(o.classes) > 0 {
-		w.claims = claims
+		w.Claims = claims
 	}
-	w.claimNamespace = cmp.Or(o.cluster.Namespace, w.claimNamespace)
+	w.ClaimNamespace = cmp.Or(o.cluster.Namespace, w.ClaimNamespace)
 	return w, nil
 }

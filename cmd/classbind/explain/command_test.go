@@ -16,6 +16,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -238,28 +239,6 @@ func TestExplainYAMLIsTheJSON(t *testing.T) {
 	assert.Equal(t, "Report", report.Kind)
 }
 
-// TestDefaults states the defaults once more, as docs/register-kinds.md does. They agree with the CRD because they are read from it.
-func TestDefaults(t *testing.T) {
-	for object, want := range map[string]string{
-		claimKind: `{"claims": {"skipIfSet": [{"path": ".spec.resourceRef"}], "namespaceSelector": {}},
-			"reference": {"path": ".spec.classRef", "form": "ObjectReference", "whenEmpty": "LeaveAlone", "whenAbsent": "Bind",
-				"whenParentAbsent": "Create", "explicit": "Allow", "onUnbind": "Restore"},
-			"selector": {"path": ".spec.classSelector", "annotation": "classbind.io/class-selector", "whenAbsent": "Default"},
-			"classes": {"precedence": "Name", "namespaces": {"from": "SameAsClaim"}},
-			"choice": {"strategy": "WeightedRandom", "seed": "Claim", "annotate": "Nothing"},
-			"whenUnmatched": "Admit", "admission": {"defaulting": "Webhook", "order": "Last", "failurePolicy": "Fail"}}`,
-		`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "a.b"}}`: `{"default": {"annotation": "classbind.io/default"}, "weight": {"annotation": "classbind.io/weight"}, "onDelete": "Warn"}`,
-	} {
-		found := documentsOf(t, object)
-		schemas, err := ownSchemas()
-		require.NoError(t, err)
-		require.Empty(t, schemas[found[0].GroupVersionKind()].decode(found[0].Object))
-		got, err := json.Marshal(found[0].Object["spec"])
-		require.NoError(t, err)
-		assert.JSONEq(t, want, string(got), "We should fill in every default.")
-	}
-}
-
 func TestPercentage(t *testing.T) {
 	for odds, want := range map[selector.Odds]string{
 		{}: "?", {Share: 1, Total: 1}: "100%", {Share: 0, Total: 3}: "0%", {Share: 1, Total: 3}: "33.3%", {Share: 1 << 62, Total: 1<<63 - 1}: "50%",
@@ -283,22 +262,22 @@ func TestSettings(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		set    []string
-		want   settings
+		want   world.Settings
 	}{
-		"Nothing":        {"We should know of nothing.", nil, settings{}},
-		"Label":          {"We should put a label into the metadata.", []string{"namespace.labels.tenant=a"}, settings{namespace: map[string]any{"metadata": map[string]any{"labels": map[string]any{"tenant": "a"}}}}},
-		"Domain":         {"We should take the dots of a key as they are, with or without a backslash.", []string{"namespace.labels.example.org/a=b", `namespace.labels.example\.org/c=d`}, settings{namespace: map[string]any{"metadata": map[string]any{"labels": map[string]any{"example.org/a": "b", "example.org/c": "d"}}}}},
-		"LabelsAreTexts": {"We should leave labels texts.", []string{"namespace.labels.a=true", "namespace.labels.b=1", "namespace.labels.c="}, settings{namespace: map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "true", "b": "1", "c": ""}}}}},
-		"Requester":      {"We should know who asks.", []string{"request.userInfo.username=system:jane", "request.userInfo.uid=7"}, settings{request: map[string]any{"userInfo": map[string]any{"username": "system:jane", "uid": "7"}}}},
-		"Extra":          {"We should take the dots of a key as they are.", []string{"request.userInfo.extra.example.org/a=b"}, settings{request: map[string]any{"userInfo": map[string]any{"extra": map[string]any{"example.org/a": []any{"b"}}}}}},
-		"Related":        {"We should tell types as JSON does.", []string{"related.plan.spec.tier=gold", "related.plan.spec.max=7", "related.plan.spec.price=1.5", "related.plan.spec.open=true", `related.plan.spec.code="7"`, "related.plan.spec.none=null"}, settings{related: map[string]map[string]any{"plan": {"spec": map[string]any{"tier": "gold", "max": int64(7), "price": 1.5, "open": true, "code": "7", "none": nil}}}}},
-		"RelatedDot":     {"We should take a dot in a name.", []string{`related.plan.metadata.labels.example\.org/a=b`}, settings{related: map[string]map[string]any{"plan": {"metadata": map[string]any{"labels": map[string]any{"example.org/a": "b"}}}}}},
+		"Nothing":        {"We should know of nothing.", nil, world.Settings{}},
+		"Label":          {"We should put a label into the metadata.", []string{"namespace.labels.tenant=a"}, world.Settings{Namespace: map[string]any{"metadata": map[string]any{"labels": map[string]any{"tenant": "a"}}}}},
+		"Domain":         {"We should take the dots of a key as they are, with or without a backslash.", []string{"namespace.labels.example.org/a=b", `namespace.labels.example\.org/c=d`}, world.Settings{Namespace: map[string]any{"metadata": map[string]any{"labels": map[string]any{"example.org/a": "b", "example.org/c": "d"}}}}},
+		"LabelsAreTexts": {"We should leave labels texts.", []string{"namespace.labels.a=true", "namespace.labels.b=1", "namespace.labels.c="}, world.Settings{Namespace: map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "true", "b": "1", "c": ""}}}}},
+		"Requester":      {"We should know who asks.", []string{"request.userInfo.username=system:jane", "request.userInfo.uid=7"}, world.Settings{Request: map[string]any{"userInfo": map[string]any{"username": "system:jane", "uid": "7"}}}},
+		"Extra":          {"We should take the dots of a key as they are.", []string{"request.userInfo.extra.example.org/a=b"}, world.Settings{Request: map[string]any{"userInfo": map[string]any{"extra": map[string]any{"example.org/a": []any{"b"}}}}}},
+		"Related":        {"We should tell types as JSON does.", []string{"related.plan.spec.tier=gold", "related.plan.spec.max=7", "related.plan.spec.price=1.5", "related.plan.spec.open=true", `related.plan.spec.code="7"`, "related.plan.spec.none=null"}, world.Settings{Related: map[string]map[string]any{"plan": {"spec": map[string]any{"tier": "gold", "max": int64(7), "price": 1.5, "open": true, "code": "7", "none": nil}}}}},
+		"RelatedDot":     {"We should take a dot in a name.", []string{`related.plan.metadata.labels.example\.org/a=b`}, world.Settings{Related: map[string]map[string]any{"plan": {"metadata": map[string]any{"labels": map[string]any{"example.org/a": "b"}}}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := newSettings(tc.set)
 			require.NoError(t, err)
-			if tc.want.related == nil {
-				tc.want.related = map[string]map[string]any{}
+			if tc.want.Related == nil {
+				tc.want.Related = map[string]map[string]any{}
 			}
 			assert.Equal(t, tc.want, got, tc.reason)
 		})

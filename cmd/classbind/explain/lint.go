@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/deploy/kinds"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
@@ -98,22 +99,22 @@ type Finding struct {
 
 // linter of files.
 type linter struct {
-	*World
+	*world.World
 	findings []Finding
 	// documents by their id without the namespace: of the same kind and name are several, in different namespaces.
-	documents map[string][]*document
+	documents map[string][]*world.Document
 	offers    sets.Set[string] // names of ClassKinds that a ClaimKind is served by
 	served    sets.Set[string] // ids of classes that a claim can get
 	unread    sets.Set[string] // names of class kinds of which no ClassKind can be read
 }
 
 // lint finds what is wrong in files, without a cluster. It has no rules of its own for what the server checks.
-func lint(ctx context.Context, all []document) ([]Finding, error) {
+func lint(ctx context.Context, all []world.Document) ([]Finding, error) {
 	l := &linter{
-		World: newWorld(""), documents: map[string][]*document{},
+		World: world.NewWorld(""), documents: map[string][]*world.Document{},
 		offers: sets.New[string](), served: sets.New[string](), unread: sets.New[string](),
 	}
-	l.twice = func(d *document, err error) { l.find(ruleDuplicate, d, "", "%v", err) }
+	l.Twice = func(d *world.Document, err error) { l.find(ruleDuplicate, d, "", "%v", err) }
 	for i := range all {
 		d := &all[i]
 		kind := d.GroupVersionKind().GroupKind()
@@ -124,28 +125,26 @@ func lint(ctx context.Context, all []document) ([]Finding, error) {
 			}
 			continue
 		}
-		key := id(kind, "", d.GetName())
-		same := slices.IndexFunc(l.documents[key], func(o *document) bool { return isOurs || o.GetNamespace() == d.GetNamespace() })
+		key := world.ID(kind, "", d.GetName())
+		same := slices.IndexFunc(l.documents[key], func(o *world.Document) bool { return isOurs || o.GetNamespace() == d.GetNamespace() })
 		if same >= 0 {
-			l.find(ruleDuplicate, d, "", "it is there already, in %s: leave out one of the two", l.documents[key][same].where)
+			l.find(ruleDuplicate, d, "", "it is there already, in %s: leave out one of the two", l.documents[key][same].Where)
 			continue
 		}
 		l.documents[key] = append(l.documents[key], d)
-		if _, err := l.add(ctx, d); err != nil {
-			if l.refused(d, err); kind == kindOf("ClassKind") {
+		if _, err := l.Add(ctx, d); err != nil {
+			if l.refused(d, err); kind == world.KindOf("ClassKind") {
 				l.unread.Insert(d.GetName())
 			}
-			continue
 		}
-		l.objects = append(l.objects, *d)
 	}
-	for i := range l.claimKinds {
-		if err := l.claimKind(ctx, &l.claimKinds[i]); err != nil {
+	for i := range l.ClaimKinds {
+		if err := l.claimKind(ctx, &l.ClaimKinds[i]); err != nil {
 			return nil, err
 		}
 	}
-	for i := range l.classKinds {
-		if err := l.classKind(ctx, &l.classKinds[i]); err != nil {
+	for i := range l.ClassKinds {
+		if err := l.classKind(ctx, &l.ClassKinds[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -165,22 +164,22 @@ func lint(ctx context.Context, all []document) ([]Finding, error) {
 }
 
 // find that an object breaks a rule, at a field, if that is known.
-func (l *linter) find(rule string, d *document, field, format string, args ...any) {
+func (l *linter) find(rule string, d *world.Document, field, format string, args ...any) {
 	n := slices.IndexFunc(Rules, func(r Rule) bool { return r.Name == rule })
 	l.findings = append(l.findings, Finding{
-		Rule: rule, Severity: Rules[n].Severity, File: d.file, Line: d.lineOf(field),
+		Rule: rule, Severity: Rules[n].Severity, File: d.File, Line: lineOf(d, field),
 		Object: d.GetKind() + "/" + d.GetName(), Message: fmt.Sprintf(format, args...),
 	})
 }
 
 // refused finds each reason for which the API server refuses an object.
-func (l *linter) refused(d *document, err error) {
-	of := &refusedError{}
+func (l *linter) refused(d *world.Document, err error) {
+	of := &world.RefusedError{}
 	if !errors.As(err, &of) {
 		l.find(ruleRefused, d, "", "%v", err)
 	}
-	for _, e := range of.errs {
-		l.find(ruleRefused, d, e.Field, "%v", &refusedError{of.object, []FieldError{e}})
+	for _, e := range of.Errs {
+		l.find(ruleRefused, d, e.Field, "%v", &world.RefusedError{Object: of.Object, Errs: []world.FieldError{e}})
 	}
 }
 
@@ -200,77 +199,75 @@ var presetMarks = sync.OnceValue(func() sets.Set[string] {
 })
 
 // lineOf a field, or as far on the way to it as the text names the parts.
-func (d *document) lineOf(field string) int {
+func lineOf(d *world.Document, field string) int {
 	at := 0
 	for _, part := range strings.FieldsFunc(field, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
-		next := bytes.Index(d.text[at:], []byte(part))
+		next := bytes.Index(d.Text[at:], []byte(part))
 		if next < 0 {
 			break
 		}
 		at += next
 	}
-	return d.line + bytes.Count(d.text[:at], []byte("\n"))
+	return d.Line + bytes.Count(d.Text[:at], []byte("\n"))
 }
 
 // registration of files by its kind and name, nil if there is none.
-func (l *linter) registration(kind, name string) *document {
-	if all := l.documents[id(kindOf(kind), "", name)]; len(all) > 0 {
+func (l *linter) registration(kind, name string) *world.Document {
+	if all := l.documents[world.ID(world.KindOf(kind), "", name)]; len(all) > 0 {
 		return all[0] // There is one: it has no namespace.
 	}
 	return nil
 }
 
 // resolved reports whether the CRDs of the files have the resource of a registration. Without any CRD of its group, it may be installed.
-func (l *linter) resolved(ctx context.Context, d *document, name, version string) (found resource, ok bool) {
-	found, err := l.resolve(ctx, name, version)
+func (l *linter) resolved(d *world.Document, name string, err error) bool {
 	if err != nil {
 		l.find(v1beta1.ReasonVersionNotServed, d, "spec.claims.version", "%v", err)
-		return found, false
+		return false
 	}
 	_, group, _ := strings.Cut(name, ".")
 	var others []string
-	for crd, c := range l.crds {
+	for crd, c := range l.CRDs {
 		if c.Group == group {
 			others = append(others, crd)
 		}
 	}
-	if _, defined := l.crds[name]; defined || len(others) == 0 {
-		return found, true
+	if _, defined := l.CRDs[name]; defined || len(others) == 0 {
+		return true
 	}
 	l.find(v1beta1.ReasonNotInstalled, d, "",
 		"the files have CRDs of the group %q, and none for %q%s", group, name, near.Meant(name, others))
-	return found, false
+	return false
 }
 
 func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 	d := l.registration("ClaimKind", k.Name)
-	found, ok := l.resolved(ctx, d, k.Resource(), k.Spec.Claims.Version)
+	ok := l.resolved(d, k.Resource(), l.Resource(ctx, k).Unread)
 	for _, link := range k.Spec.Classes.Kinds {
 		l.registered(d, "spec.classes.kinds", "ClassKind", link.Name)
 	}
 	if why := claim.StopsStart(k); why != "" {
 		l.find(v1beta1.ReasonNeededToStart, d, "spec", "%s", why)
 	}
-	l.resources[k.Name] = found
-	v, err := l.kind(ctx, k)
+	v, err := l.Kind(ctx, k)
 	if err != nil {
 		return err
 	}
-	if len(k.Spec.Classes.Kinds)+len(rules.Serving(k, l.classKinds)) == 0 {
+	if len(k.Spec.Classes.Kinds)+len(rules.Serving(k, l.ClassKinds)) == 0 {
 		l.find(v1beta1.ReasonNoClassKind, d, "", "no ClassKind serves it: create a ClassKind for it")
 	}
-	if fault := selector.ConflictOf(k, l.claimKinds); fault != nil {
+	if fault := selector.ConflictOf(k, l.ClaimKinds); fault != nil {
 		l.find(ruleConflict, d, "", "%s", fault.Text)
 	}
-	l.invalid(v)
+	l.invalid(v.Invalid)
 	l.ofOthers(k, v)
 	if !ok { // The rest follows from that.
 		return nil
 	}
-	if v.pathsReason != "" {
-		l.find(v.pathsReason, d, "spec", "%s", v.pathsProblem)
+	if v.Paths != nil {
+		l.find(v.Paths.Reason, d, "spec", "%s", v.Paths.Text)
 	}
-	for _, classes := range v.all {
+	for _, classes := range v.Serving {
 		l.offers.Insert(classes.Kind.Name)
 	}
 	for _, classes := range v.Classes {
@@ -280,7 +277,7 @@ func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 }
 
 // ofOthers finds what a claim kind shows of its class kinds and classes, whatever is wrong with itself.
-func (l *linter) ofOthers(k *v1beta1.ClaimKind, v *Kind) {
+func (l *linter) ofOthers(k *v1beta1.ClaimKind, v *world.Kind) {
 	for _, leftOut := range v.LeftOut {
 		l.find(v1beta1.ReasonAmbiguousReference, l.registration("ClassKind", leftOut.Name), "", "%s", v.FaultOf(leftOut.Name).Text)
 	}
@@ -293,9 +290,9 @@ func (l *linter) ofOthers(k *v1beta1.ClaimKind, v *Kind) {
 	}
 }
 
-// invalid finds the expressions of a view that are.
-func (l *linter) invalid(v *Kind) {
-	for _, e := range v.invalid {
+// invalid finds the expressions that are.
+func (l *linter) invalid(all []world.InvalidExpression) {
+	for _, e := range all {
 		kind, name, _ := strings.Cut(e.Registration, "/")
 		d := l.registration(map[string]string{"claimkind": "ClaimKind", "classkind": "ClassKind"}[kind], name)
 		l.find(v1beta1.ReasonInvalidExpression, d, e.Field, "%s: line %d, column %d: %s", e.Field, e.Line, e.Column, e.Message)
@@ -303,22 +300,22 @@ func (l *linter) invalid(v *Kind) {
 }
 
 // registered finds the name of a kind that no file registers.
-func (l *linter) registered(d *document, field, kind, name string) {
+func (l *linter) registered(d *world.Document, field, kind, name string) {
 	if l.registration(kind, name) != nil {
 		return
 	}
 	if kind == "ClassKind" {
 		l.unread.Insert(name)
 	}
-	all := append(namesOf(l.claimKinds), namesOf(l.classKinds)...)
+	all := append(world.Names(l.ClaimKinds), world.Names(l.ClassKinds)...)
 	l.find(v1beta1.ReasonNotRegistered, d, field, "%s: no file has the %s %q%s", field, kind, name, near.Meant(name, all))
 }
 
 // class of a file. Its namespace may not be written there, or be written where its kind has none.
-func (l *linter) class(c *inventory.Class) *document {
-	all := l.documents[id(c.Kind.GroupVersionKind.GroupKind(), "", c.Name)]
+func (l *linter) class(c *inventory.Class) *world.Document {
+	all := l.documents[world.ID(c.Kind.GroupVersionKind.GroupKind(), "", c.Name)]
 	for _, namespace := range []string{c.Namespace, ""} {
-		if i := slices.IndexFunc(all, func(d *document) bool { return d.GetNamespace() == namespace }); i >= 0 {
+		if i := slices.IndexFunc(all, func(d *world.Document) bool { return d.GetNamespace() == namespace }); i >= 0 {
 			return all[i]
 		}
 	}
@@ -330,22 +327,17 @@ func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 	for _, link := range k.Spec.ClaimKinds {
 		l.registered(d, "spec.claimKinds", "ClaimKind", link.Name)
 	}
-	l.resolved(ctx, d, k.Name, "")
-	if len(k.Spec.ClaimKinds) == 0 && len(rules.Served(k, l.claimKinds)) == 0 {
+	compiled := l.ClassKind(ctx, k)
+	l.resolved(d, k.Name, compiled.Err)
+	if len(k.Spec.ClaimKinds) == 0 && len(rules.Served(k, l.ClaimKinds)) == 0 {
 		l.find(v1beta1.ReasonNoClaimKinds, d, "",
 			"no claim is offered the classes: name a ClaimKind in spec.claimKinds, or this ClassKind in spec.classes.kinds of one")
 	}
-	v := &Kind{world: l.World}
-	classes, err := v.offered(ctx, k)
-	if err != nil {
-		return err
-	}
-	v.addInvalid("classkind/"+k.Name, rules.InvalidOfClasses(k))
-	if l.invalid(v); classes == nil {
+	l.invalid(world.InvalidOf("classkind/"+k.Name, rules.InvalidOfClasses(k)))
+	if compiled.Err != nil || compiled.Fault != nil || k.IsIgnored() {
 		return l.byThemselves(ctx, k)
 	}
-	l.classes(classes)
-	return nil
+	return l.classes(compiled)
 }
 
 // byThemselves finds what is wrong with classes whose ClassKind is refused, at fault or not there: its findings hide none of theirs. Marks
@@ -362,15 +354,18 @@ func (l *linter) byThemselves(ctx context.Context, k *v1beta1.ClassKind) error {
 	if k.Spec.Capacity != nil {
 		bare.Spec.Capacity = &v1beta1.Capacity{Total: plain(k.Spec.Capacity.Total, v1beta1.CapacityAnnotation)}
 	}
-	classes, err := (&Kind{world: l.World}).list(ctx, bare)
-	if classes != nil {
-		l.classes(classes)
+	if compiled := l.Compile(ctx, bare); compiled.Err == nil && compiled.Fault == nil {
+		return l.classes(compiled)
 	}
-	return err
+	return nil
 }
 
-func (l *linter) classes(classes *inventory.Classes) {
-	name := classes.Kind.Name
+func (l *linter) classes(of *world.ClassKind) error {
+	classes, err := of.Classes()
+	if err != nil {
+		return err
+	}
+	name := of.Name
 	classes.Each(func(c *inventory.Class) {
 		d := l.class(c)
 		if c.WeightErr != nil {
@@ -389,23 +384,24 @@ func (l *linter) classes(classes *inventory.Classes) {
 			l.find(ruleUnserved, d, "", "no claim can get it: it does not fit the claims of any ClaimKind")
 		}
 	})
+	return nil
 }
 
 // marks finds annotations of ours that nothing reads, classes without a name, and copies of presets that are not those of this command. A
 // copy may have another name.
-func (l *linter) marks(ctx context.Context, objects []document) {
+func (l *linter) marks(ctx context.Context, objects []world.Document) {
 	classKinds := map[schema.GroupKind]*v1beta1.ClassKind{}
-	for i := range l.classKinds {
-		if found, err := l.resolve(ctx, l.classKinds[i].Name, ""); err == nil {
-			classKinds[found.GroupKind()] = &l.classKinds[i]
+	for i := range l.ClassKinds {
+		if found, err := l.Resolve(ctx, l.ClassKinds[i].Name, ""); err == nil {
+			classKinds[found.GroupKind()] = &l.ClassKinds[i]
 		}
 	}
 	var registered []byte // what registrations may name
-	for _, k := range l.claimKinds {
+	for _, k := range l.ClaimKinds {
 		spec, _ := json.Marshal(k.Spec)
 		registered = append(registered, spec...)
 	}
-	for _, k := range l.classKinds {
+	for _, k := range l.ClassKinds {
 		spec, _ := json.Marshal(k.Spec)
 		registered = append(registered, spec...)
 	}
@@ -413,15 +409,15 @@ func (l *linter) marks(ctx context.Context, objects []document) {
 		d := &objects[i]
 		gvk := d.GroupVersionKind()
 		kind := classKinds[gvk.GroupKind()]
-		if d.GetName() == "" && slices.ContainsFunc(l.classKinds, func(k v1beta1.ClassKind) bool { return isOf(k.Name, gvk) }) {
+		if d.GetName() == "" && slices.ContainsFunc(l.ClassKinds, func(k v1beta1.ClassKind) bool { return world.IsOf(k.Name, gvk) }) {
 			l.find(ruleRefused, d, "metadata", noName)
 		}
-		unread := slices.ContainsFunc(l.unread.UnsortedList(), func(name string) bool { return isOf(name, gvk) })
+		unread := slices.ContainsFunc(l.unread.UnsortedList(), func(name string) bool { return world.IsOf(name, gvk) })
 		for _, key := range []string{
 			v1beta1.DefaultAnnotation, v1beta1.WeightAnnotation, v1beta1.CapacityAnnotation, v1beta1.CordonedAnnotation,
 		} {
 			switch _, has := d.GetAnnotations()[key]; {
-			case has && kind == nil && len(l.classKinds) > 0 && !unread:
+			case has && kind == nil && len(l.ClassKinds) > 0 && !unread:
 				l.find(ruleMeaningless, d, key, "the annotation %s means nothing: no file has a ClassKind for the kind", key)
 			case has && kind != nil && !reads(kind, key):
 				l.find(ruleMeaningless, d, key, "the annotation %s means nothing: the ClassKind %q does not read it", key, kind.Name)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/deploy/kinds"
 	"github.com/classbind/classbind/selector/claim"
 )
@@ -212,7 +213,7 @@ func TestLintPairs(t *testing.T) {
 			}
 			text += document
 		}
-		documents, err := readDocuments([]byte(text), "all.yaml", nil)
+		documents, err := world.ParseManifests([]byte(text))
 		require.NoError(t, err)
 		all, err := lint(t.Context(), documents)
 		require.NoError(t, err, names)

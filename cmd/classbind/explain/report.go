@@ -5,12 +5,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/truncate"
 )
 
 // Version is the version of reports. New fields keep it; any other change needs a new version.
@@ -60,17 +59,17 @@ type Item struct {
 
 	selector.Explanation `json:",inline"` // Explanation has what expressions say of the claim, and the classes.
 
-	Errors []FieldError `json:"errors,omitempty"` // Errors of a Malformed claim.
+	Errors []world.FieldError `json:"errors,omitempty"` // Errors of a Malformed claim.
 	// InvalidExpressions of its ClaimKind, and of ClassKinds that name that.
-	InvalidExpressions []InvalidExpression `json:"invalidExpressions,omitempty"`
-	Notes              []string            `json:"notes,omitempty"` // Notes say why the server may decide otherwise.
+	InvalidExpressions []world.InvalidExpression `json:"invalidExpressions,omitempty"`
+	Notes              []string                  `json:"notes,omitempty"` // Notes say why the server may decide otherwise.
 
 	several bool // several says that the claim has other ClaimKinds, too, each with its item.
 }
 
-func newItem(d document) *Item {
+func newItem(d world.Document) *Item {
 	return &Item{Claim: Claim{
-		APIVersion: d.GetAPIVersion(), Kind: d.GetKind(), Namespace: d.GetNamespace(), Name: d.GetName(), Source: d.where,
+		APIVersion: d.GetAPIVersion(), Kind: d.GetKind(), Namespace: d.GetNamespace(), Name: d.GetName(), Source: d.Where,
 	}}
 }
 
@@ -83,37 +82,6 @@ type Claim struct {
 	Namespace  string `json:"namespace,omitempty"`
 	Name       string `json:"name,omitempty"` // Name is empty if the API server generates it.
 	Source     string `json:"source"`         // Source is the file, and the place in it, or the cluster.
-}
-
-// InvalidExpression does not compile, or fails by the schema of what it looks at.
-type InvalidExpression struct {
-	// Registration is claimkind/NAME or classkind/NAME, and Field that of the expression in it.
-	Registration string `json:"registration"`
-	Field        string `json:"field"`
-	// Line and Column of the mistake count from 1.
-	Line    int    `json:"line"`
-	Column  int    `json:"column"`
-	Message string `json:"message"`
-	Caret   string `json:"caret"` // Caret shows the line with a caret under the place.
-}
-
-// FieldError is what is wrong with a field.
-type FieldError struct {
-	Field string `json:"field"` // Field is empty if it is the whole claim.
-	// Reason in one word: FieldUnknown, KindUnknown, VersionUnknown, or the API server's own.
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
-}
-
-func newFieldError(err *field.Error) FieldError {
-	return FieldError{Field: err.Field, Reason: string(err.Type), Message: truncate.String(err.ErrorBody(), v1beta1.MaxMessageBytes)}
-}
-
-func fieldErrors(all field.ErrorList) (errs []FieldError) {
-	for _, err := range all {
-		errs = append(errs, newFieldError(err))
-	}
-	return errs
 }
 
 func (i *Item) end(o Outcome, reason, message string) *Item {

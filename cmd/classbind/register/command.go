@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
-	"github.com/classbind/classbind/cmd/classbind/explain"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector/near"
 	"github.com/classbind/classbind/selector/openapi"
@@ -71,7 +71,7 @@ func (o *options) run(c *cobra.Command, args []string) error {
 	if len(args) < 2 || len(args) > 1+maxClassKinds {
 		return errors.New("name one kind of claims, and then its kinds of classes, such as classbind register Gateway GatewayClass")
 	}
-	w, err := o.world(c)
+	w, err := o.catalog(c)
 	if err != nil {
 		return err
 	}
@@ -112,8 +112,8 @@ type kind struct {
 
 func (k kind) String() string { return k.name }
 
-// world has kinds, and their schemas.
-type world struct {
+// catalog has kinds, and their schemas.
+type catalog struct {
 	kinds  []kind
 	schema func(context.Context, kind) (*openapi.Schema, error)
 	// registered are the names of ClassKinds that the cluster has.
@@ -122,34 +122,34 @@ type world struct {
 	absent string
 }
 
-func (o *options) world(command *cobra.Command) (world, error) {
+func (o *options) catalog(command *cobra.Command) (catalog, error) {
 	if len(o.files) > 0 {
-		return o.filesWorld(command)
+		return o.filesCatalog(command)
 	}
 	config, err := o.cluster.Config(command.ErrOrStderr(), ", or files of CRDs with --filename")
 	if err != nil {
-		return world{}, err
+		return catalog{}, err
 	}
-	c, err := connect.New(config)
+	c, err := world.Connect(config)
 	if err != nil {
-		return world{}, err
+		return catalog{}, err
 	}
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return world{}, fmt.Errorf("cannot make a discovery client: %w", err)
+		return catalog{}, fmt.Errorf("cannot make a discovery client: %w", err)
 	}
 	lists, err := client.ServerPreferredResources()
 	if len(lists) == 0 { // One that is incomplete may have what is asked for.
-		return world{}, fmt.Errorf("cannot list the kinds of the cluster: %w", err)
+		return catalog{}, fmt.Errorf("cannot list the kinds of the cluster: %w", err)
 	}
-	_, classKinds, err := connect.Registrations(command.Context(), c.API)
+	_, classKinds, err := c.Registrations(command.Context())
 	switch {
 	case apierrors.IsForbidden(err):
 		_, _ = fmt.Fprintln(command.ErrOrStderr(), "note: ClassKinds that the cluster has are printed, too, because", err)
 	case err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err): // Without classbind, there are none.
-		return world{}, err
+		return catalog{}, err
 	}
-	w := world{absent: "install its CRD", registered: map[string]bool{}}
+	w := catalog{absent: "install its CRD", registered: map[string]bool{}}
 	for _, k := range classKinds {
 		w.registered[k.Name] = true
 	}
@@ -164,10 +164,10 @@ func (o *options) world(command *cobra.Command) (world, error) {
 		}
 	}
 	w.schema = func(ctx context.Context, k kind) (*openapi.Schema, error) {
-		if crd, err := c.CRD(ctx, k.name); err == nil {
+		if crd, err := c.Kinds.CRD(ctx, k.name); err == nil {
 			return openapi.OfCRD(crd, k.Version)
 		}
-		document, err := c.OpenAPI(ctx, k.GroupVersion())
+		document, err := c.Kinds.OpenAPI(ctx, k.GroupVersion())
 		if err != nil {
 			return nil, err
 		}
@@ -176,12 +176,12 @@ func (o *options) world(command *cobra.Command) (world, error) {
 	return w, nil
 }
 
-func (o *options) filesWorld(c *cobra.Command) (world, error) {
-	crds, err := explain.ReadCRDs(c.Context(), c.InOrStdin(), c.ErrOrStderr(), o.files)
+func (o *options) filesCatalog(c *cobra.Command) (catalog, error) {
+	crds, err := world.ReadCRDs(c.Context(), c.InOrStdin(), c.ErrOrStderr(), o.files)
 	if err != nil {
-		return world{}, err
+		return catalog{}, err
 	}
-	w := world{absent: "name the file of its CRD with --filename, or leave out --filename for a kind of Kubernetes itself"}
+	w := catalog{absent: "name the file of its CRD with --filename, or leave out --filename for a kind of Kubernetes itself"}
 	text := map[string][]byte{}
 	for _, crd := range crds {
 		w.kinds = append(w.kinds, kind{crd.Resource, crd.Name})
@@ -193,7 +193,7 @@ func (o *options) filesWorld(c *cobra.Command) (world, error) {
 	return w, nil
 }
 
-func find(w world, arg string) (kind, error) {
+func find(w catalog, arg string) (kind, error) {
 	found, known := cluster.Find(arg, w.kinds, kind.String, func(k kind) (string, cluster.Resource) { return k.name, k.Resource })
 	switch {
 	case len(found) > 1:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/explain"
+	"github.com/classbind/classbind/cmd/classbind/world"
 )
 
 // shapes has CRDs of the shapes that projects have.
@@ -109,7 +110,7 @@ func explained(t *testing.T, printed string, k v1beta1.ClaimKind) {
 	t.Helper()
 	folder := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "kinds.yaml"), []byte(printed), 0o600))
-	crds, err := explain.ReadCRDs(t.Context(), nil, nil, []string{shapes})
+	crds, err := world.ReadCRDs(t.Context(), nil, nil, []string{shapes})
 	require.NoError(t, err)
 	claim := map[string]any{"metadata": map[string]any{"name": "claim"}, "spec": map[string]any{}}
 	if k.Spec.Reference.WhenAbsent == v1beta1.LeaveAbsentAlone {

@@ -8,9 +8,9 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/classbind/classbind/cmd/classbind/world"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/near"
 )
 
@@ -32,23 +32,18 @@ func (c className) String() string { return c.kind + "/" + klog.KRef(c.namespace
 
 type registry struct {
 	claimKinds map[string]*selector.ClaimKind
-	classKinds []*classKind
+	classKinds []*world.ClassKind
 	// lookUp finds the resource of a claim kind. One that is not found has its name alone.
 	lookUp func(*selector.ClaimKind) lookup.Resource
 }
 
-type classKind struct {
-	*inventory.ClassKind
-	found lookup.Resource
-	// lookupErr is why its resource was not found, and so its classes are not known.
-	lookupErr error
+func serves(k *world.ClassKind, claimKind string) bool {
+	return slices.Contains(k.ClaimKinds, claimKind)
 }
 
-func (k *classKind) serves(claimKind string) bool { return slices.Contains(k.ClaimKinds, claimKind) }
-
 // unserved returns the claim kinds that its classes cannot satisfy.
-func (k *classKind) unserved(claimKinds []string) []string {
-	return slices.DeleteFunc(slices.Clone(claimKinds), k.serves)
+func unserved(k *world.ClassKind, claimKinds []string) []string {
+	return slices.DeleteFunc(slices.Clone(claimKinds), func(name string) bool { return serves(k, name) })
 }
 
 // findClaimKinds finds claim kinds by the values of a flag, their names or those of their resources, and sorts them.
@@ -75,10 +70,10 @@ func (r *registry) findClaimKinds(flag string, texts []string) ([]string, error)
 }
 
 // findClassKind finds the kind of a class that is to become the default of the claim kinds.
-func (r *registry) findClassKind(c className, claimKinds []string) (*classKind, error) {
-	found, known := lookup.Find(c.kind, r.classKinds, (*classKind).String,
-		func(k *classKind) (string, lookup.Resource) { return k.Name, k.found })
-	serving := slices.DeleteFunc(slices.Clone(found), func(k *classKind) bool { return len(k.unserved(claimKinds)) > 0 })
+func (r *registry) findClassKind(c className, claimKinds []string) (*world.ClassKind, error) {
+	found, known := lookup.Find(c.kind, r.classKinds, (*world.ClassKind).String,
+		func(k *world.ClassKind) (string, lookup.Resource) { return k.Name, k.Found.Resource })
+	serving := slices.DeleteFunc(slices.Clone(found), func(k *world.ClassKind) bool { return len(unserved(k, claimKinds)) > 0 })
 	switch {
 	case len(r.classKinds) == 0:
 		return nil, fmt.Errorf("%q: no class kind is registered: create a ClassKind", c)
@@ -87,7 +82,7 @@ func (r *registry) findClassKind(c className, claimKinds []string) (*classKind, 
 			c, list(r.classKinds), near.Meant(c.kind, known))
 	case len(serving) == 0 && len(found) == 1:
 		return nil, fmt.Errorf("%q: %s does not serve %s: add it to spec.claimKinds of the ClassKind, or choose a class of another kind",
-			c, list(found), strings.Join(found[0].unserved(claimKinds), ", "))
+			c, list(found), strings.Join(unserved(found[0], claimKinds), ", "))
 	case len(serving) == 0:
 		return nil, fmt.Errorf("%q: none of %s serves %s: add it to spec.claimKinds of a ClassKind, or choose a class of another kind",
 			c, list(found), strings.Join(claimKinds, " and "))
@@ -96,8 +91,8 @@ func (r *registry) findClassKind(c className, claimKinds []string) (*classKind, 
 	}
 	k := serving[0]
 	switch {
-	case k.lookupErr != nil:
-		return nil, fmt.Errorf("%q: cannot find its kind: %w", c, k.lookupErr)
+	case k.Err != nil:
+		return nil, fmt.Errorf("%q: cannot find its kind: %w", c, k.Err)
 	case k.Namespaced && c.namespace == "":
 		return nil, fmt.Errorf("%q: classes of %s are namespaced: name it %s/NAMESPACE/%s", c, k.Name, c.kind, c.name)
 	case !k.Namespaced && c.namespace != "":
@@ -108,12 +103,12 @@ func (r *registry) findClassKind(c className, claimKinds []string) (*classKind, 
 
 // related returns the class kinds whose defaults matter when the default of the claim
 // kinds changes: those that serve a claim kind of any class kind that serves them.
-func (r *registry) related(claimKinds []string) []*classKind {
-	var kinds []*classKind
+func (r *registry) related(claimKinds []string) []*world.ClassKind {
+	var kinds []*world.ClassKind
 	for range 2 { // First the kinds that serve them, then those that share a claim kind with these.
 		kinds = nil
 		for _, k := range r.classKinds {
-			if slices.ContainsFunc(claimKinds, k.serves) {
+			if len(unserved(k, claimKinds)) < len(claimKinds) {
 				kinds = append(kinds, k)
 			}
 		}
@@ -123,8 +118,6 @@ func (r *registry) related(claimKinds []string) []*classKind {
 	}
 	return kinds
 }
-
-func (k *classKind) String() string { return k.Name }
 
 func list[T fmt.Stringer](all []T) string { return listFunc(all, T.String) }
 

@@ -12,7 +12,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/selector/near"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -184,7 +183,7 @@ func (m *mover) plan(ctx context.Context) (*plan, error) {
 	}
 	target, err := m.class(ctx, kind.ClassKind, m.name.namespace, m.name.name)
 	if apierrors.IsNotFound(err) {
-		names := connect.Names(ctx, m.registrations, kind.GroupVersionKind, m.name.namespace)
+		names := m.Names(ctx, kind.GroupVersionKind, m.name.namespace)
 		return nil, fmt.Errorf("there is no class %s: create it, without the mark of a default, or name another%s: %w",
 			m.name, near.Meant(m.name.name, names), err)
 	}

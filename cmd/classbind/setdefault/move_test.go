@@ -30,6 +30,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	lookup "github.com/classbind/classbind/controller/cluster"
 )
 
@@ -188,7 +189,7 @@ func TestMove(t *testing.T) {
 func newFakeMover(classes *dynamicfake.FakeDynamicClient, registrations fakeRegistrations) (m *mover, out *strings.Builder) {
 	out = &strings.Builder{}
 	return &mover{
-		cluster: &cluster{registrations: registrations, classes: classes, resources: fakeResources{}},
+		cluster: &cluster{Cluster: &world.Cluster{API: registrations, Kinds: fakeResources{}}, classes: classes},
 		options: &options{claimKinds: []string{"claims.test"}, timeout: 2 * time.Minute},
 		name:    className{kind: "A", name: "new"}, out: out, progress: io.Discard,
 	}, out
@@ -306,7 +307,9 @@ func (f fakeRegistrations) claimKind() v1beta1.ClaimKind {
 }
 
 func (f fakeRegistrations) Get(ctx context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
-	*object.(*v1beta1.ClaimKind) = f.claimKind()
+	if k, ok := object.(*v1beta1.ClaimKind); ok {
+		*k = f.claimKind()
+	}
 	return ctx.Err()
 }
 
@@ -323,7 +326,7 @@ func (f fakeRegistrations) List(ctx context.Context, list client.ObjectList, _ .
 	return ctx.Err()
 }
 
-type fakeResources struct{}
+type fakeResources struct{ world.Kinds }
 
 func (fakeResources) Resolve(context.Context, string, string, ...string) (lookup.Resource, error) {
 	return lookup.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "test", Version: "v1", Kind: "A"}}, nil

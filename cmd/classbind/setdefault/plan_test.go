@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
@@ -33,8 +34,8 @@ func TestNewPlan(t *testing.T) {
 		gone  = fakeKind("Gone", "a.test", false, "exclusive.test")
 	)
 	// The names of others come before those of first and last, but classbind knows no classes of it.
-	gone.lookupErr = lookup.ErrNotInstalled
-	class := func(k *classKind, name string, marked bool) *storedClass {
+	gone.Err = lookup.ErrNotInstalled
+	class := func(k *world.ClassKind, name string, marked bool) *storedClass {
 		u := &unstructured.Unstructured{Object: map[string]any{}}
 		u.SetName(name)
 		if marked {
@@ -46,8 +47,8 @@ func TestNewPlan(t *testing.T) {
 		c.object.SetNamespace(namespace)
 		return &storedClass{Class: c.Kind.NewClass(c.object, c.object.Object), object: c.object}
 	}
-	target := func(k *classKind) *storedClass { return class(k, "new", false) }
-	old := func(k *classKind) *storedClass { return class(k, "old", true) }
+	target := func(k *world.ClassKind) *storedClass { return class(k, "new", false) }
+	old := func(k *world.ClassKind) *storedClass { return class(k, "old", true) }
 	deleted := target(a)
 	deleted.object.SetDeletionTimestamp(new(metav1.Now()))
 	deleted = newStoredClass(a.ClassKind, deleted.object)
@@ -175,7 +176,7 @@ func TestNewPlan(t *testing.T) {
 				r.claimKinds[name] = selector.NewClaimKind(&v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.ClaimKindSpec{Classes: v1beta1.Classes{Namespaces: namespaces}}})
 			}
 			r.claimKinds["exclusive.test"] = selector.NewClaimKind(&v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "exclusive.test"}, Spec: v1beta1.ClaimKindSpec{Reference: v1beta1.Reference{Form: v1beta1.Name}}})
-			r.classKinds = []*classKind{gone, last, first}
+			r.classKinds = []*world.ClassKind{gone, last, first}
 			if tc.named == nil {
 				tc.named = []string{"claims.test"}
 			}
@@ -207,14 +208,14 @@ func TestNewPlanOfPartitions(t *testing.T) {
 	claims := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.test"}, Spec: v1beta1.ClaimKindSpec{
 		Classes: v1beta1.Classes{Partition: &v1beta1.Partition{Claim: "''", Class: "class.metadata.labels.zone"}, Fits: []v1beta1.Fit{{Name: "Database", Expression: "class.metadata.name != 'web'"}}},
 	}}
-	newKind := func(kind, name string, mark v1beta1.Source) *classKind {
-		return &classKind{ClassKind: inventory.NewClassKind(&v1beta1.ClassKind{
+	newKind := func(kind, name string, mark v1beta1.Source) *world.ClassKind {
+		return &world.ClassKind{ClassKind: inventory.NewClassKind(&v1beta1.ClassKind{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: claims.Name}}, Default: mark},
 		}, schema.GroupVersionKind{Group: "test", Version: "v1", Kind: kind}, false, claims)}
 	}
 	marked := newKind("A", "as.test", v1beta1.Source{Annotation: "default"})
 	expressed := newKind("E", "es.test", v1beta1.Source{Expression: "class.metadata.labels.zone != ''"})
-	class := func(k *classKind, name, zone string) *storedClass {
+	class := func(k *world.ClassKind, name, zone string) *storedClass {
 		u := &unstructured.Unstructured{Object: map[string]any{}}
 		u.SetName(name)
 		if zone != "unknown" {
@@ -260,7 +261,7 @@ func TestNewPlanOfPartitions(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &registry{claimKinds: map[string]*selector.ClaimKind{claims.Name: selector.NewClaimKind(claims)}, classKinds: []*classKind{marked, expressed}}
+			r := &registry{claimKinds: map[string]*selector.ClaimKind{claims.Name: selector.NewClaimKind(claims)}, classKinds: []*world.ClassKind{marked, expressed}}
 			p, err := newPlan(r, tc.target, tc.defaults, []string{claims.Name}, nil)
 			if tc.err != "" {
 				require.ErrorContains(t, err, tc.err, tc.reason)
@@ -279,7 +280,7 @@ func TestNewPlanOfPartitions(t *testing.T) {
 }
 
 func TestUnconfirmed(t *testing.T) {
-	m := &mover{cluster: &cluster{registrations: fakeRegistrations{}}}
+	m := &mover{cluster: &cluster{Cluster: &world.Cluster{API: fakeRegistrations{}}}}
 	class := func(name, namespace string) *plan {
 		u := fakeClass(name, true)
 		u.SetNamespace(namespace)
@@ -293,9 +294,9 @@ func TestUnconfirmed(t *testing.T) {
 	assert.Empty(t, m.unconfirmed(t.Context(), partitioned), "We should not wait for the status to name the default of a partition.")
 	assert.Len(t, m.unconfirmed(t.Context(), class("other", "")), 1, "We should wait for the status to name the default of all namespaces.")
 	assert.Empty(t, m.unconfirmed(t.Context(), class("other", "team")), "We should not wait for the status to name the default of one.")
-	m.registrations = fakeRegistrations{seen: v1beta1.DefaultClass{Kind: "A", Name: "new", Cordoned: true}}
+	m.API = fakeRegistrations{seen: v1beta1.DefaultClass{Kind: "A", Name: "new", Cordoned: true}}
 	assert.Empty(t, m.unconfirmed(t.Context(), class("new", "")), "We should see a default that is cordoned, of which we warned.")
-	m.registrations = fakeRegistrations{seen: v1beta1.DefaultClass{Kind: "B", Namespace: "team", Name: "new"}}
+	m.API = fakeRegistrations{seen: v1beta1.DefaultClass{Kind: "B", Namespace: "team", Name: "new"}}
 	assert.Equal(t, []string{`ClaimKind claims.test has status.defaults "B/team/new" and SingleDefault True`}, m.unconfirmed(t.Context(), class("new", "")), "We should say which class it names instead.")
 }
 
@@ -343,16 +344,16 @@ func TestMarkPatch(t *testing.T) {
 }
 
 // fakeKind returns a class kind of version v1, in the group of its name.
-func fakeKind(kind, name string, namespaced bool, claimKinds ...string) *classKind {
+func fakeKind(kind, name string, namespaced bool, claimKinds ...string) *world.ClassKind {
 	gvk := schema.ParseGroupResource(name).WithVersion("v1").GroupVersion().WithKind(kind)
 	aliases := strings.ToLower(kind) + ",bc"
-	return &classKind{found: lookup.Resource{GroupVersionKind: gvk, Aliases: aliases}, ClassKind: inventory.NewClassKind(&v1beta1.ClassKind{
+	return &world.ClassKind{Found: world.Resource{Resource: lookup.Resource{GroupVersionKind: gvk, Aliases: aliases}}, ClassKind: inventory.NewClassKind(&v1beta1.ClassKind{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       v1beta1.ClassKindSpec{ClaimKinds: controllertest.Links(claimKinds...), Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"}},
 	}, gvk, namespaced)}
 }
 
-func fakeRegistry(claimKinds []string, classKinds ...*classKind) *registry {
+func fakeRegistry(claimKinds []string, classKinds ...*world.ClassKind) *registry {
 	r := &registry{claimKinds: map[string]*selector.ClaimKind{}, classKinds: classKinds, lookUp: func(k *selector.ClaimKind) lookup.Resource {
 		if k.Resource.Resource != "caches" {
 			return lookup.Resource{}
@@ -403,8 +404,8 @@ func TestFindClaimKinds(t *testing.T) {
 
 func TestFindClassKind(t *testing.T) {
 	notInstalled := fakeKind("", "absents.a.test", false, "caches.a.test")
-	notInstalled.lookupErr = lookup.ErrNotInstalled
-	registered := []*classKind{
+	notInstalled.Err = lookup.ErrNotInstalled
+	registered := []*world.ClassKind{
 		notInstalled,
 		fakeKind("BigClass", "bigclasses.a.test", false, "caches.a.test", "databases.a.test"),
 		fakeKind("Class", "classes.a.test", false, "caches.a.test"),

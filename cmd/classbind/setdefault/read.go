@@ -19,10 +19,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/cmd/classbind/connect"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
@@ -33,23 +32,16 @@ import (
 // writeTimeout is the API server's default timeout for a request.
 const writeTimeout = time.Minute
 
-// resolver finds a resource by its name, <plural>.<group>, in the version that the API server prefers.
-type resolver interface {
-	Resolve(ctx context.Context, name, version string, verbs ...string) (lookup.Resource, error)
-}
-
 type cluster struct {
-	registrations client.Reader
-	classes       dynamic.Interface
-	resources     resolver
+	*world.Cluster
+	classes dynamic.Interface
 }
 
-func newCluster(config *rest.Config) (*cluster, error) {
-	read, err := connect.New(config)
-	if err != nil {
+func newCluster(config *rest.Config) (c *cluster, err error) {
+	c = &cluster{}
+	if c.Cluster, err = world.Connect(config); err != nil {
 		return nil, err
 	}
-	c := &cluster{registrations: read.API, resources: read}
 	writes := rest.CopyConfig(config)
 	writes.Timeout = writeTimeout // Less would leave the outcome of a write unknown.
 	if c.classes, err = dynamic.NewForConfig(writes); err != nil {
@@ -59,24 +51,20 @@ func newCluster(config *rest.Config) (*cluster, error) {
 }
 
 func (c *cluster) registry(ctx context.Context) (*registry, error) {
-	claimKinds, classKinds, err := connect.Registrations(ctx, c.registrations)
+	w, err := c.World(ctx, "")
 	if err != nil {
 		return nil, err
 	}
 	r := &registry{claimKinds: map[string]*selector.ClaimKind{}, lookUp: func(k *selector.ClaimKind) lookup.Resource {
-		found, _ := c.resources.Resolve(ctx, k.Resource.String(), k.Version)
+		found, _ := c.Kinds.Resolve(ctx, k.Resource.String(), k.Version)
 		return found
 	}}
-	for i := range claimKinds {
-		r.claimKinds[claimKinds[i].Name] = selector.NewClaimKind(&claimKinds[i], rules.Serving(&claimKinds[i], classKinds)...)
+	for i := range w.ClaimKinds {
+		k := &w.ClaimKinds[i]
+		r.claimKinds[k.Name] = selector.NewClaimKind(k, rules.Serving(k, w.ClassKinds)...)
 	}
-	for i := range classKinds {
-		k := &classKinds[i]
-		found, lookupErr := c.resources.Resolve(ctx, k.Name, "", "list")
-		r.classKinds = append(r.classKinds, &classKind{
-			ClassKind: inventory.NewClassKind(k, found.GroupVersionKind, found.Namespaced, rules.Served(k, claimKinds)...),
-			found:     found, lookupErr: lookupErr,
-		})
+	for i := range w.ClassKinds {
+		r.classKinds = append(r.classKinds, w.ClassKind(ctx, &w.ClassKinds[i]))
 	}
 	return r, nil
 }
@@ -94,14 +82,14 @@ func (c *cluster) class(ctx context.Context, kind *inventory.ClassKind, namespac
 }
 
 // defaults returns the classes of the kinds that are marked and not being deleted.
-func (c *cluster) defaults(ctx context.Context, kinds []*classKind) ([]*storedClass, error) {
+func (c *cluster) defaults(ctx context.Context, kinds []*world.ClassKind) ([]*storedClass, error) {
 	var defaults []*storedClass
 	for _, k := range kinds {
-		if errors.Is(k.lookupErr, lookup.ErrNotInstalled) {
+		if world.NotServed(k.Err) {
 			continue
 		}
-		if k.lookupErr != nil {
-			return nil, fmt.Errorf("cannot tell whether a class of %s is the default: %w", k.Name, k.lookupErr)
+		if k.Err != nil {
+			return nil, fmt.Errorf("cannot tell whether a class of %s is the default: %w", k.Name, k.Err)
 		}
 		list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return c.resource(k.ClassKind, metav1.NamespaceAll).List(ctx, o)

@@ -95,7 +95,7 @@ func (m *mover) unconfirmed(ctx context.Context, p *plan) []string {
 			continue
 		}
 		k := &v1beta1.ClaimKind{}
-		if err := m.registrations.Get(ctx, client.ObjectKey{Name: name}, k); err != nil {
+		if err := m.API.Get(ctx, client.ObjectKey{Name: name}, k); err != nil {
 			missing = append(missing, fmt.Sprintf("cannot get ClaimKind %s: %v", name, err))
 			continue
 		}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/cmd/classbind/exit"
-	"github.com/classbind/classbind/cmd/classbind/explain"
 	"github.com/classbind/classbind/cmd/classbind/output"
+	"github.com/classbind/classbind/cmd/classbind/world"
 )
 
 // maxClaims limits how many are made up of each kind: more say nothing new.
@@ -102,7 +102,7 @@ the change has an effect on any claim.`,
 
 // validate returns all errors in the flags at once.
 func (o *options) validate(fs *pflag.FlagSet) error {
-	errs := []error{connect.Validate(fs), explain.CheckStdin(o.changes, o.classes), o.output.Validate()}
+	errs := []error{connect.Validate(fs), world.CheckStdin(o.changes, o.classes), o.output.Validate()}
 	if len(o.changes)+len(o.remove) == 0 {
 		errs = append(errs, errors.New("name what changes, with --filename or --remove"))
 	}
@@ -118,23 +118,23 @@ func (o *options) validate(fs *pflag.FlagSet) error {
 }
 
 func (o *options) run(ctx context.Context, claimKinds []string, stdin io.Reader, out, progress io.Writer) error {
-	in := Input{
-		Own: o.cluster.Own, Namespace: o.cluster.Namespace, ClaimKinds: claimKinds, Claims: o.claims,
-		Change: explain.Change{Remove: o.remove},
-	}
+	in := Input{ClaimKinds: claimKinds, Claims: o.claims, Change: world.Change{Remove: o.remove}}
 	var err error
-	if in.Change.Manifests, err = explain.ReadManifests(ctx, stdin, progress, o.changes); err != nil {
+	if in.Change.Manifests, err = world.ReadManifests(ctx, stdin, progress, o.changes); err != nil {
 		return err
 	}
 	if len(o.classes) > 0 {
-		in.Files, err = explain.ReadManifests(ctx, stdin, progress, o.classes)
-	} else {
-		if in.Config, err = o.cluster.Config(progress, ", or files with --classes"); err != nil {
-			return err
+		files, unread := world.ReadManifests(ctx, stdin, progress, o.classes)
+		if unread != nil {
+			return unread
 		}
-		var namespace string
-		namespace, err = o.cluster.OfContext()
-		in.Namespace = cmp.Or(in.Namespace, namespace)
+		in.World, err = world.OfFiles(ctx, files, o.cluster.Own, o.cluster.Namespace)
+	} else {
+		config, missing := o.cluster.Config(progress, ", or files with --classes")
+		if missing != nil {
+			return missing
+		}
+		in.World, err = world.OfCluster(ctx, config, o.cluster.Own, cmp.Or(o.cluster.Namespace, o.cluster.OfContext))
 	}
 	if err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
-	"github.com/classbind/classbind/cmd/classbind/explain"
 	"github.com/classbind/classbind/cmd/classbind/output"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -64,7 +64,7 @@ type Kind struct {
 
 // Row counts the claims of a place.
 type Row struct {
-	explain.Place `json:",inline"`
+	world.Place `json:",inline"`
 	// Has is how many claims have the class now.
 	Has int `json:"has"`
 	// Before and After are how many would get it if all were created now, without and with the change.
@@ -81,9 +81,9 @@ type Estimate struct {
 
 // Move of claims from one place to another.
 type Move struct {
-	From  explain.Place `json:"from"`
-	To    explain.Place `json:"to"`
-	Count int           `json:"count"`
+	From  world.Place `json:"from"`
+	To    world.Place `json:"to"`
+	Count int         `json:"count"`
 	// Why the first of them gets no class.
 	Why string `json:"why,omitempty"`
 	// Claims are the first thousand.

@@ -14,11 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"github.com/classbind/classbind/cmd/classbind/explain"
-	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -30,13 +28,9 @@ const (
 
 // Input is what is simulated.
 type Input struct {
-	// Config of the cluster, nil for Files alone.
-	Config *rest.Config
-	Files  explain.Manifests
-	// Own is the namespace of classbind, and Namespace that of objects that name none.
-	Own, Namespace string
+	World *world.World
 	// Change is what to compare with. Without one, both sides are the same.
-	Change explain.Change
+	Change world.Change
 	// ClaimKinds to simulate, empty for all.
 	ClaimKinds []string
 	// Claims is how many claims of each kind are made up, 0 for those that exist.
@@ -45,32 +39,19 @@ type Input struct {
 
 type run struct {
 	Input
-	before, after *explain.World
-	stored        latebinding.Client
-	files         map[string][][]byte
+	after *world.World
 }
 
 // Run simulates a change.
 func Run(ctx context.Context, in Input) (*Report, error) {
-	r := &run{Input: in}
-	var err error
-	if r.before, err = explain.NewWorld(ctx, in.Config, in.Files, in.Own, in.Namespace, explain.Change{}); err != nil {
-		return nil, err
-	}
-	if r.after = r.before; !in.Change.IsEmpty() {
-		if r.after, err = explain.NewWorld(ctx, in.Config, in.Files, in.Own, in.Namespace, in.Change); err != nil {
+	r := &run{in, in.World}
+	if len(in.Change.Manifests)+len(in.Change.Remove) > 0 {
+		var err error
+		if r.after, err = in.World.After(ctx, in.Change); err != nil {
 			return nil, fmt.Errorf("after the change: %w", err)
 		}
 	}
-	if in.Config == nil {
-		r.files, err = r.before.Claims(ctx, in.Files)
-	} else {
-		r.stored, err = latebinding.NewClient(in.Config)
-	}
-	if err != nil {
-		return nil, err
-	}
-	names := sets.New(r.before.ClaimKinds()...).Insert(r.after.ClaimKinds()...)
+	names := sets.New(world.Names(r.World.ClaimKinds)...).Insert(world.Names(r.after.ClaimKinds)...)
 	for _, name := range in.ClaimKinds {
 		if !names.Has(name) {
 			return nil, fmt.Errorf("there is no ClaimKind %q", name)
@@ -99,9 +80,9 @@ func Run(ctx context.Context, in Input) (*Report, error) {
 
 // Now returns the comparison of the claims of a kind with themselves. It calls seen for each that is added, with what it gets and why.
 func Now(
-	ctx context.Context, w *explain.World, name string, seen func(claim *explain.Recreated, gets explain.Place, why string),
+	ctx context.Context, w *world.World, name string, seen func(claim *world.Recreated, gets world.Place, why string),
 ) (*Comparison, error) {
-	c, err := (&run{before: w, after: w}).compare(ctx, name)
+	c, err := (&run{Input{World: w}, w}).compare(ctx, name)
 	if err == nil {
 		c.seen = seen
 	}
@@ -120,21 +101,21 @@ func (r *run) kind(ctx context.Context, name string) (*Kind, error) {
 }
 
 func (r *run) compare(ctx context.Context, name string) (*Comparison, error) {
-	before, err := r.before.Kind(ctx, name)
+	before, err := r.World.Simulated(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	after := before
-	if r.after != r.before {
-		if after, err = r.after.Kind(ctx, name); err != nil {
+	if r.after != r.World {
+		if after, err = r.after.Simulated(ctx, name); err != nil {
 			return nil, fmt.Errorf("after the change: %w", err)
 		}
 	}
 	c := &Comparison{
-		before: before, after: after, rows: map[explain.Place]*tallied{}, moves: map[[2]explain.Place]*Move{},
+		before: before, after: after, rows: map[world.Place]*tallied{}, moves: map[[2]world.Place]*Move{},
 		result: &Kind{ClaimKind: name, MadeUp: r.Claims > 0, Rows: []Row{}, Moves: []Move{}},
 	}
-	for _, k := range []*explain.Kind{before, after} {
+	for _, k := range []*world.Kind{before, after} {
 		if k == nil {
 			continue
 		}
@@ -194,25 +175,16 @@ func (r *run) claims(ctx context.Context, c *Comparison) error {
 }
 
 func (r *run) existing(ctx context.Context, c *Comparison, each func(raw []byte) error) error {
-	if r.Config == nil {
-		for _, raw := range r.files[c.result.ClaimKind] {
-			if err := each(raw); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 	k := c.either()
-	if k.Resource.Version == "" {
+	if r.World.Cluster != nil && k.Resource.Version == "" {
 		c.result.note("the claims are not read: the cluster does not have their kind")
 		return nil
 	}
-	//nolint:wrapcheck // It says what it cannot read.
-	return r.stored.Pages(ctx, k.Resource, metav1.NamespaceAll, each, func() error { return ctx.Err() })
+	return k.Each(ctx, each)
 }
 
 // invented claims ask for the labels of each class, and one asks for none.
-func invented(k *explain.Kind) (all [][]byte) {
+func invented(k *world.Kind) (all [][]byte) {
 	for _, s := range append([]string{""}, k.Selectors()...) {
 		metadata := map[string]any{"namespace": metav1.NamespaceDefault}
 		if s != "" {
@@ -226,11 +198,11 @@ func invented(k *explain.Kind) (all [][]byte) {
 
 // Comparison of the claims of one kind. A side is nil where no ClaimKind registers them.
 type Comparison struct {
-	before, after *explain.Kind
+	before, after *world.Kind
 	result        *Kind
-	rows          map[explain.Place]*tallied
-	moves         map[[2]explain.Place]*Move // from and to
-	seen          func(*explain.Recreated, explain.Place, string)
+	rows          map[world.Place]*tallied
+	moves         map[[2]world.Place]*Move // from and to
+	seen          func(*world.Recreated, world.Place, string)
 	unsure        [2]int // unsure claims may get other classes, before and after
 	// remembers says that what a claim gets depends on those before it, and limited that classes have a capacity.
 	remembers, limited bool
@@ -246,7 +218,7 @@ type counted struct{ certain, drawn int }
 
 // add a claim. What is predictable is certain, and that a claim gets no class, unless others may take what there is. It counts the claim if
 // it is not certain.
-func (c *counted) add(to explain.Place, predictable, limited bool) (drawn int) {
+func (c *counted) add(to world.Place, predictable, limited bool) (drawn int) {
 	if !predictable && (hasClass(to) || limited) {
 		drawn = 1
 	}
@@ -255,14 +227,14 @@ func (c *counted) add(to explain.Place, predictable, limited bool) (drawn int) {
 }
 
 // either side, that after the change if there are both.
-func (c *Comparison) either() *explain.Kind {
+func (c *Comparison) either() *world.Kind {
 	return cmp.Or(c.after, c.before)
 }
 
 // Add a claim, which is JSON.
 func (c *Comparison) Add(ctx context.Context, raw []byte) error {
-	var sides [2]*explain.Recreated
-	for i, k := range []*explain.Kind{c.before, c.after} {
+	var sides [2]*world.Recreated
+	for i, k := range []*world.Kind{c.before, c.after} {
 		if k == nil || i > 0 && k == c.before {
 			continue
 		}
@@ -305,16 +277,16 @@ func (c *Comparison) Add(ctx context.Context, raw []byte) error {
 	return nil
 }
 
-func hasClass(p explain.Place) bool { return p.Outcome == "" || p.Outcome == explain.AnyClass }
+func hasClass(p world.Place) bool { return p.Outcome == "" || p.Outcome == world.AnyClass }
 
-func anyClass(p explain.Place) explain.Place {
+func anyClass(p world.Place) world.Place {
 	if hasClass(p) {
-		return explain.Place{Outcome: explain.AnyClass}
+		return world.Place{Outcome: world.AnyClass}
 	}
 	return p
 }
 
-func (c *Comparison) row(p explain.Place) *tallied {
+func (c *Comparison) row(p world.Place) *tallied {
 	t := c.rows[p]
 	if t == nil {
 		t = &tallied{}
@@ -323,14 +295,14 @@ func (c *Comparison) row(p explain.Place) *tallied {
 	return t
 }
 
-func (c *Comparison) moved(claim *explain.Recreated, from, to explain.Place, why string) {
+func (c *Comparison) moved(claim *world.Recreated, from, to world.Place, why string) {
 	if from == to {
 		return
 	}
-	m := c.moves[[2]explain.Place{from, to}]
+	m := c.moves[[2]world.Place{from, to}]
 	if m == nil {
 		m = &Move{From: from, To: to, Why: why, Claims: []string{}}
-		c.moves[[2]explain.Place{from, to}] = m
+		c.moves[[2]world.Place{from, to}] = m
 	}
 	if m.Count++; len(m.Claims) < maxNames {
 		m.Claims = append(m.Claims, klog.KRef(claim.Namespace, claim.Name).String())

@@ -38,12 +38,12 @@ func checkCertificates(ctx context.Context, i *installation, s *Section) {
 		if issuer != "" && issuer != from.issuer {
 			continue
 		}
-		name, where := from.secret, "secrets/"+i.own+"/"+from.secret
+		name, where := from.secret, "secrets/"+i.Own+"/"+from.secret
 		secret := &corev1.Secret{}
-		err := i.api.Get(ctx, client.ObjectKey{Namespace: i.own, Name: name}, secret)
+		err := i.api.Get(ctx, client.ObjectKey{Namespace: i.Own, Name: name}, secret)
 		if apierrors.IsNotFound(err) {
 			if issuer != "" {
-				s.found("namespaces/"+i.own, renew(i.own, name, true), "there is no Secret %s", name)
+				s.found("namespaces/"+i.Own, renew(i.Own, name, true), "there is no Secret %s", name)
 			}
 			continue
 		}
@@ -56,18 +56,18 @@ func checkCertificates(ctx context.Context, i *installation, s *Section) {
 		for _, key := range from.keys {
 			certificates, err := cert.ParseCertsPEM(secret.Data[key])
 			if err != nil {
-				s.found(where, renew(i.own, name, false), "its %s cannot be read: %v", key, err)
+				s.found(where, renew(i.Own, name, false), "its %s cannot be read: %v", key, err)
 				continue
 			}
 			expiry := certificates[0].NotAfter.Format(time.RFC3339)
 			summary = append(summary, fmt.Sprintf("%s of %s expires at %s", key, name, expiry))
 			if !i.now.Before(certificates[0].NotAfter) {
-				s.found(where, renew(i.own, name, false), "its %s expired at %s", key, expiry)
+				s.found(where, renew(i.Own, name, false), "its %s expired at %s", key, expiry)
 			}
 		}
 	}
 	if there == 0 && issuer == "" {
-		s.found("namespaces/"+i.own, "start a replica, which makes its CA, or "+askCertManager+i.own,
+		s.found("namespaces/"+i.Own, "start a replica, which makes its CA, or "+askCertManager+i.Own,
 			"there is neither the Secret %s nor %s", v1beta1.CASecret, v1beta1.TLSSecret)
 	}
 	s.Summary = strings.Join(summary, ", ")

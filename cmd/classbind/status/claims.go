@@ -3,17 +3,18 @@ package status
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
@@ -32,20 +33,21 @@ func checkClaims(ctx context.Context, i *installation, s *Section) {
 	all, unbound := 0, 0
 	var failed, bindable []string
 	s.Failed = map[string]error{}
-	for _, k := range i.claimKinds {
-		found := i.served[k.Name]
-		if registry.NotInstalledOrUnsuitable(found.err) {
+	for _, k := range i.ClaimKinds {
+		found := i.Resource(ctx, &k)
+		if world.NotServed(found.Unread) {
 			continue // A condition says so.
 		}
-		c := &claims{kind: &k, compiled: selector.NewClaimKind(&k, rules.Serving(&k, i.classKinds)...), namespaces: namespaces}
-		c.classes, c.complete = i.classesOf(&k)
-		c.selected, err = claim.NewNamespaces(k.Spec.Claims.NamespaceSelector, i.own)
-		if err = cmp.Or(err, found.err); err == nil {
-			err = i.each(ctx, found.GroupVersionKind, func(claim *unstructured.Unstructured) {
-				if c.add(claim); i.visit != nil {
+		c := &claims{kind: &k, compiled: selector.NewClaimKind(&k, rules.Serving(&k, i.ClassKinds)...), namespaces: namespaces}
+		c.classes, c.complete = i.classesOf(ctx, &k)
+		c.selected, err = claim.NewNamespaces(k.Spec.Claims.NamespaceSelector, i.Own)
+		if err = cmp.Or(err, found.Unread); err == nil {
+			err = i.Cluster.Objects.Pages(ctx, found.Of(k.Resource()), metav1.NamespaceAll, func(claim []byte) error {
+				if i.visit != nil {
 					i.visit(k.Name, claim)
 				}
-			})
+				return c.add(claim)
+			}, ctx.Err)
 		}
 		if err != nil {
 			s.unread("the claims of "+k.Name, err)
@@ -83,18 +85,17 @@ func (i *installation) namespaces(ctx context.Context) (map[string]labels.Set, e
 	selects := func(k v1beta1.ClaimKind) bool {
 		return len(k.Spec.Claims.NamespaceSelector.MatchLabels)+len(k.Spec.Claims.NamespaceSelector.MatchExpressions) > 0
 	}
-	if !slices.ContainsFunc(i.claimKinds, selects) {
+	if !slices.ContainsFunc(i.ClaimKinds, selects) {
 		return nil, nil
 	}
-	list := &corev1.NamespaceList{}
-	if err := i.api.List(ctx, list); err != nil {
-		return nil, err
-	}
 	all := map[string]labels.Set{}
-	for _, n := range list.Items {
+	err := i.Cluster.Objects.Pages(ctx, corev1.SchemeGroupVersion.WithResource("namespaces"), metav1.NamespaceAll, func(raw []byte) error {
+		n := &metav1.PartialObjectMetadata{}
+		err := json.Unmarshal(raw, n)
 		all[n.Name] = labels.Merge(n.Labels, nil) // Never nil.
-	}
-	return all, nil
+		return err
+	}, ctx.Err)
+	return all, err
 }
 
 // claims of a kind, as far as something is wrong with them.
@@ -133,23 +134,27 @@ func (m *sample) String() string {
 	return text
 }
 
-func (c *claims) add(object *unstructured.Unstructured) {
+func (c *claims) add(raw []byte) error {
 	c.all++
-	if object.GetDeletionTimestamp() != nil {
-		return
+	m := &metav1.PartialObjectMetadata{}
+	if err := json.Unmarshal(raw, m); err != nil {
+		return fmt.Errorf("cannot read the metadata of a claim: %w", err)
 	}
-	namespace, name := object.GetNamespace(), object.GetName()
-	claim := klog.KObj(object).String()
-	if _, class := c.compiled.ClassOf(c.classes, namespace, object.Object); class != "" && c.complete {
+	object, err := c.compiled.DecodeValid(raw)
+	if err != nil || m.DeletionTimestamp != nil {
+		return nil //nolint:nilerr // The API server refuses such a claim.
+	}
+	claim := klog.KObj(m).String()
+	if _, class := c.compiled.ClassOf(c.classes, m.Namespace, object); class != "" && c.complete {
 		c.absent.add(fmt.Sprintf("%s (%q)", claim, truncate.String(class, v1beta1.MaxShownBytes)))
 	}
-	in := c.compiled.Read(namespace, name, object.Object)
+	in := c.compiled.Read(m.Namespace, m.Name, object)
 	needsNone := c.kind.Spec.Selector.WhenAbsent == v1beta1.NoSelectorDefaultIfAny && c.compiled.Asks(in.Claim) == nil
-	if in.LeftAlone != "" || len(in.Problems) > 0 || needsNone || c.compiled.NamesClass(object.Object) {
-		return
+	if in.LeftAlone != "" || len(in.Problems) > 0 || needsNone || c.compiled.NamesClass(object) {
+		return nil
 	}
 	switch {
-	case !c.excludes(namespace):
+	case !c.excludes(m.Namespace):
 		c.unbound.add(claim)
 	case c.compiled.AsksOthers():
 	case c.compiled.Asks(in.Claim) == nil:
@@ -157,6 +162,7 @@ func (c *claims) add(object *unstructured.Unstructured) {
 	default:
 		c.excluded.add(claim)
 	}
+	return nil
 }
 
 // excludes says that the claims of a namespace are not bound.

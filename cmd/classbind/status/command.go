@@ -10,18 +10,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/output"
-	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/cmd/classbind/world"
 )
 
 // sections in the order in which they are printed. A new section is a new row.
@@ -77,7 +71,15 @@ and 2 if the cluster did not answer, or the command fails.`,
 		if err != nil {
 			return err
 		}
-		report, err := Read(c.Context(), config, flags.Own, c.ErrOrStderr(), nil)
+		cluster, err := world.Connect(config)
+		if err != nil {
+			return err
+		}
+		w, err := cluster.World(c.Context(), flags.Own)
+		if err != nil {
+			return err
+		}
+		report, err := Read(c.Context(), w, c.ErrOrStderr(), nil)
 		if err != nil {
 			return err
 		}
@@ -92,16 +94,9 @@ and 2 if the cluster did not answer, or the command fails.`,
 	return c
 }
 
-// Read a cluster, and check all sections. own is the namespace of classbind. It calls visit, unless that is nil, for each claim.
-func Read(
-	ctx context.Context, config *rest.Config, own string, progress io.Writer, visit func(string, *unstructured.Unstructured),
-) (*Report, error) {
-	c, err := connect.New(cluster.WithMaxDepth(config),
-		corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, admissionregistrationv1.AddToScheme)
-	if err != nil {
-		return nil, err
-	}
-	i := &installation{api: c.API, reader: c.Reader, own: own, now: time.Now(), renewal: renewal, progress: progress, visit: visit}
+// Read a cluster, and check all sections. It calls visit, unless that is nil, with each claim and the name of its ClaimKind.
+func Read(ctx context.Context, w *world.World, progress io.Writer, visit func(claimKind string, claim []byte)) (*Report, error) {
+	i := &installation{World: w, api: w.Cluster.API, now: time.Now(), renewal: renewal, progress: progress, visit: visit}
 	return i.report(ctx)
 }
 

@@ -14,12 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/rules"
 )
 
 // checkKinds reports what the conditions of registrations say, which a leader wrote.
-func checkKinds(_ context.Context, i *installation, s *Section) {
+func checkKinds(ctx context.Context, i *installation, s *Section) {
 	ready := 0
 	add := func(where string, conditions []metav1.Condition) {
 		if isTrue(conditions, v1beta1.ConditionReady) {
@@ -28,9 +29,9 @@ func checkKinds(_ context.Context, i *installation, s *Section) {
 		s.conditions(where, conditions)
 	}
 	var noDefault []string
-	for _, k := range i.claimKinds {
+	for _, k := range i.ClaimKinds {
 		add("claimkind/"+k.Name, k.Status.Conditions)
-		i.weightlessDefaults(&k, s)
+		i.weightlessDefaults(ctx, &k, s)
 		single := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionSingleDefault)
 		if single != nil && single.Reason == v1beta1.ReasonNoDefault &&
 			cmp.Or(k.Spec.Selector.WhenAbsent, v1beta1.NoSelectorDefault) == v1beta1.NoSelectorDefault {
@@ -40,17 +41,17 @@ func checkKinds(_ context.Context, i *installation, s *Section) {
 	if len(noDefault) > 0 {
 		s.note("no class is marked default, so claims without a selector find no class: claim kinds %s", selector.List(noDefault))
 	}
-	for _, k := range i.classKinds {
+	for _, k := range i.ClassKinds {
 		add("classkind/"+k.Name, k.Status.Conditions)
-		if err := i.classesErr[k.Name]; err != nil {
+		if _, err := i.ClassKind(ctx, &k).Classes(); err != nil && !world.NotServed(err) { // Else a condition says so.
 			s.unread("the classes of "+k.Name, err)
 		}
 	}
-	s.Summary = fmt.Sprintf("%d of %d ready", ready, len(i.claimKinds)+len(i.classKinds))
+	s.Summary = fmt.Sprintf("%d of %d ready", ready, len(i.ClaimKinds)+len(i.ClassKinds))
 	if i.leaderErr == nil && !i.leads && !i.needsNoLease() {
 		s.Summary += ", as the last leader wrote"
 	}
-	if len(i.claimKinds) == 0 {
+	if len(i.ClaimKinds) == 0 {
 		s.note("no claim kind is registered: create a ClaimKind")
 	}
 }
@@ -98,9 +99,9 @@ func follows(c *metav1.Condition, all []metav1.Condition) bool {
 }
 
 // weightlessDefaults finds default classes that no claim gets for their weight, which no condition reports.
-func (i *installation) weightlessDefaults(k *v1beta1.ClaimKind, s *Section) {
-	kind := selector.NewClaimKind(k, rules.Serving(k, i.classKinds)...)
-	all, _ := i.classesOf(k)
+func (i *installation) weightlessDefaults(ctx context.Context, k *v1beta1.ClaimKind, s *Section) {
+	kind := selector.NewClaimKind(k, rules.Serving(k, i.ClassKinds)...)
+	all, _ := i.classesOf(ctx, k)
 	names := map[string]bool{}
 	for _, defaults := range selector.NewView(kind, all).DefaultsBySeat() {
 		for _, c := range defaults {
@@ -129,7 +130,7 @@ func checkEntries(_ context.Context, i *installation, s *Section) {
 				notDeployed(mutating+"/"+name, s)
 			}
 		}
-		for _, k := range i.claimKinds {
+		for _, k := range i.ClaimKinds {
 			in, ready := k.Spec.Admission.Order.Configuration(), isTrue(k.Status.Conditions, v1beta1.ConditionReady)
 			if ready && i.claimEntries[in] != nil && i.claimEntries.ClaimEntry(k.Name) == nil {
 				s.found(mutating+"/"+in, missingEntry("claimkind/"+k.Name), "claims of %s are not bound: it has no entry", k.Name)
@@ -137,7 +138,7 @@ func checkEntries(_ context.Context, i *installation, s *Section) {
 		}
 	}
 	if known(i.classEntriesErr, validating, s) {
-		for _, k := range i.classKinds {
+		for _, k := range i.ClassKinds {
 			guards := func(e admissionregistrationv1.ValidatingWebhook) bool { return e.Name == k.Name+v1beta1.GuardSuffix }
 			if isTrue(k.Status.Conditions, v1beta1.ConditionGuarded) && !slices.ContainsFunc(i.classEntries.Webhooks, guards) {
 				s.found(validating, missingEntry("classkind/"+k.Name),

@@ -21,7 +21,7 @@ var ownLabels = client.MatchingLabels{"app.kubernetes.io/name": "classbind"}
 
 func (i *installation) readReplicas(ctx context.Context) {
 	deployments := &appsv1.DeploymentList{}
-	i.deploymentsErr = i.api.List(ctx, deployments, client.InNamespace(i.own), ownLabels)
+	i.deploymentsErr = i.api.List(ctx, deployments, client.InNamespace(i.Own), ownLabels)
 	i.deployments = deployments.Items
 	lease := i.readLease(ctx)
 	lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
@@ -46,7 +46,7 @@ const renewal = 3 * time.Second
 // readLease of the leader, empty if there is none.
 func (i *installation) readLease(ctx context.Context) *coordinationv1.Lease {
 	lease := &coordinationv1.Lease{}
-	err := i.api.Get(ctx, client.ObjectKey{Namespace: i.own, Name: v1beta1.LeaderLease}, lease)
+	err := i.api.Get(ctx, client.ObjectKey{Namespace: i.Own, Name: v1beta1.LeaderLease}, lease)
 	i.leaderErr = client.IgnoreNotFound(err)
 	i.leader = ptr.Deref(lease.Spec.HolderIdentity, "")
 	return lease
@@ -72,16 +72,16 @@ func checkReplicas(ctx context.Context, i *installation, s *Section) {
 	var summary []string
 	if i.deploymentsErr != nil {
 		summary = append(summary, "Deployment "+notRead)
-		s.unread("the Deployments of "+i.own, i.deploymentsErr)
+		s.unread("the Deployments of "+i.Own, i.deploymentsErr)
 	}
 	pods := &corev1.PodList{}
-	if err := i.api.List(ctx, pods, client.InNamespace(i.own), ownLabels); err != nil {
-		s.unread("the Pods of "+i.own, err)
+	if err := i.api.List(ctx, pods, client.InNamespace(i.Own), ownLabels); err != nil {
+		s.unread("the Pods of "+i.Own, err)
 	}
 	for _, d := range i.deployments {
 		summary = append(summary, deploymentState(&d, pods.Items, s))
 	}
-	where := "leases/" + i.own + "/" + v1beta1.LeaderLease
+	where := "leases/" + i.Own + "/" + v1beta1.LeaderLease
 	switch {
 	case i.leaderErr != nil:
 		summary = append(summary, "Lease "+notRead)
@@ -99,7 +99,7 @@ func checkReplicas(ctx context.Context, i *installation, s *Section) {
 		if i.leader != "" {
 			last = "; the last that led was " + i.leader
 		}
-		s.found(where, "start a replica, or see the log of those that run: "+logsCommand(i.own),
+		s.found(where, "start a replica, or see the log of those that run: "+logsCommand(i.Own),
 			"no replica leads, so nobody keeps the entries, the status and the CA%s", last)
 	}
 	s.Summary = strings.Join(summary, ", ")

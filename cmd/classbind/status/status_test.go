@@ -30,8 +30,8 @@ func TestStatus(t *testing.T) {
 	// delayed has a claim with a class that is not there, and one without a class where none is bound.
 	const absent = `1 claim has a class that is not there: team/default ("golds.example.org/default"); ` +
 		"create the class, or delete the claims and create them again, to get another"
-	delayed := func(bindWhen v1beta1.Expression) func(*world) {
-		return func(w *world) {
+	delayed := func(bindWhen v1beta1.Expression) func(*fixture) {
+		return func(w *fixture) {
 			w.claimKind.Spec.Claims.When = bindWhen
 			w.writeEntries(w.secret.Data["ca.crt"])
 			filled := object("example.org/v1", "Database", "team", "default")
@@ -43,7 +43,7 @@ func TestStatus(t *testing.T) {
 		reason string
 		// claimKind and classKind are conditions of databases and of golds, as conditions reads them, instead of those that they have.
 		claimKind, classKind []string
-		change               func(*world)
+		change               func(*fixture)
 		want                 []string // each finding, as SECTION: WHERE: a part of WHAT
 		note                 string
 	}{
@@ -75,7 +75,7 @@ func TestStatus(t *testing.T) {
 		"NotReady": {
 			reason:    "We should say why a kind is not ready, what else is wrong with it, and nothing that follows.",
 			classKind: []string{"Ready=False/NotSynced: no", "Guarded=False/NotConfigured", "ClaimKindsRegistered=False/NotRegistered: others"},
-			change:    func(w *world) { w.classes.Webhooks = nil },
+			change:    func(w *fixture) { w.classes.Webhooks = nil },
 			want:      []string{"kinds: classkind/golds.example.org: Ready is False (NotSynced): no", "kinds: classkind/golds.example.org: ClaimKindsRegistered is False (NotRegistered): others"},
 		},
 		"NotReadyForAnotherReason": {
@@ -87,7 +87,7 @@ func TestStatus(t *testing.T) {
 			reason:    "We should find each condition that is not met, once.",
 			claimKind: []string{"Ready=True/Served", "SingleDefault=False/Is", "PathsValid=False/Is", "SelectorsHeeded=False/Is", "LateBinding=False/Is", "ClaimsCounted=False/Is"},
 			classKind: []string{"Ready=True/Served", "Guarded=False/Is", "WeightsValid=False/Is", "LabelsHeld=False/Is", "MarksValid=False/Is", "ClaimKindsRegistered=False/Is"},
-			change:    func(w *world) { w.classes.Webhooks = nil },
+			change:    func(w *fixture) { w.classes.Webhooks = nil },
 			want: []string{
 				"kinds: claimkind/databases.example.org: SingleDefault is False", "kinds: claimkind/databases.example.org: PathsValid is False",
 				"kinds: claimkind/databases.example.org: SelectorsHeeded is False", "kinds: claimkind/databases.example.org: LateBinding is False",
@@ -103,19 +103,19 @@ func TestStatus(t *testing.T) {
 		},
 		"DefaultOfWeightZero": {
 			reason: "We should find a default that no claim gets.",
-			change: func(w *world) { w.gold.SetAnnotations(map[string]string{"default": "true", "weight": "0"}) },
+			change: func(w *fixture) { w.gold.SetAnnotations(map[string]string{"default": "true", "weight": "0"}) },
 			want:   []string{"kinds: claimkind/databases.example.org: with WeightedRandom, no claim gets a default class of weight 0: Gold/gold"},
 		},
-		"NeverLookedAt": {reason: "We should not take silence for a good sign.", change: func(w *world) { w.claimKind.Status.Conditions = nil }, want: []string{"kinds: claimkind/databases.example.org: no leader has looked at it"}},
+		"NeverLookedAt": {reason: "We should not take silence for a good sign.", change: func(w *fixture) { w.claimKind.Status.Conditions = nil }, want: []string{"kinds: claimkind/databases.example.org: no leader has looked at it"}},
 		"CRDGone": {
 			reason:    "We should say that a resource is not served, once.",
 			claimKind: []string{"Ready=False/NotInstalled: no such resource"},
-			change:    func(w *world) { delete(w.served, databases) },
+			change:    func(w *fixture) { delete(w.served, databases) },
 			note:      "claimkind/databases.example.org: Ready is False (NotInstalled): no such resource",
 		},
 		"ClassCRDGone": {
 			reason: "We should not take for broken what comes before its CRD.",
-			change: func(w *world) {
+			change: func(w *fixture) {
 				w.classKind.Status.Conditions = conditions([]string{"Ready=False/NotInstalled: no such resource", "Guarded=False/NotInstalled: it is not"})
 			},
 			note: "classkind/golds.example.org: Ready is False (NotInstalled): no such resource",
@@ -147,12 +147,14 @@ func TestStatus(t *testing.T) {
 		},
 		"ExcludedAndAsksForNothing": {
 			reason: "We should not take a claim for lost that nobody asked to bind.",
-			change: func(w *world) { w.more = append(w.more, object("example.org/v1", "Database", "kube-system", "plain")) },
-			note:   "claimkind/databases.example.org: 1 claim has no class and no selector, in namespaces that are excluded: kube-system/plain",
+			change: func(w *fixture) {
+				w.more = append(w.more, object("example.org/v1", "Database", "kube-system", "plain"))
+			},
+			note: "claimkind/databases.example.org: 1 claim has no class and no selector, in namespaces that are excluded: kube-system/plain",
 		},
 		"Drain": {
 			reason: "We should not take a drain for broken that the PodDisruptionBudget allows.",
-			change: func(w *world) {
+			change: func(w *fixture) {
 				w.deployment.Status.ReadyReplicas = 1
 				waits(w.pod("b"), "ContainerCreating")
 			},
@@ -168,7 +170,7 @@ func TestStatus(t *testing.T) {
 		"Rebound":               {reason: "We should not take for gone a class that claims.when takes for none.", change: delayed("claim.spec.classRef == 'default'")},
 		"CAExpired": {
 			reason: "We should find an expired CA where it is kept, and not each entry that trusts it.",
-			change: func(w *world) {
+			change: func(w *fixture) {
 				w.secret.Data["ca.crt"], w.secret.Data["tls.crt"] = expired, expired
 				w.writeEntries(expired)
 			},
@@ -176,14 +178,14 @@ func TestStatus(t *testing.T) {
 		},
 		"OfAnotherIssuer": {
 			reason: "We should not look at certificates that nobody uses any more.",
-			change: func(w *world) {
+			change: func(w *fixture) {
 				left := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1beta1.TLSSecret}, Data: map[string][]byte{"ca.crt": expired}}
 				w.more = append(w.more, left)
 			},
 		},
 		"CertManagersExpired": {
 			reason: "We should find the expired certificate that replicas serve.",
-			change: func(w *world) {
+			change: func(w *fixture) {
 				w.certManager()
 				w.secret.Data["ca.crt"] = ca.PEM()
 				w.secret.Data["tls.crt"] = ca.Sign(t, &x509.Certificate{NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour)}).PEM()
@@ -191,11 +193,11 @@ func TestStatus(t *testing.T) {
 			},
 			want: []string{"certificates: secrets/classbind-system/classbind-tls: its tls.crt expired at "},
 		},
-		"NoSecret":        {reason: "We should say that there is no certificate at all.", change: func(w *world) { w.secret.Name = "others" }, want: []string{"certificates: namespaces/classbind-system: there is no Secret classbind-ca"}},
-		"SecretMalformed": {reason: "We should say that a Secret holds no certificate.", change: func(w *world) { w.secret.Data = nil; w.writeEntries(ca.PEM()) }, want: []string{"its ca.crt cannot be read"}},
+		"NoSecret":        {reason: "We should say that there is no certificate at all.", change: func(w *fixture) { w.secret.Name = "others" }, want: []string{"certificates: namespaces/classbind-system: there is no Secret classbind-ca"}},
+		"SecretMalformed": {reason: "We should say that a Secret holds no certificate.", change: func(w *fixture) { w.secret.Data = nil; w.writeEntries(ca.PEM()) }, want: []string{"its ca.crt cannot be read"}},
 		"NoReplica": {
 			reason: "We should say that no replica is ready, and not that none leads, either.",
-			change: func(w *world) {
+			change: func(w *fixture) {
 				w.deployment.Status.ReadyReplicas = 0
 				w.lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Minute)}
 			},
@@ -203,12 +205,12 @@ func TestStatus(t *testing.T) {
 		},
 		"NoLeader": {
 			reason: "We should say that none leads of those that are ready.",
-			change: func(w *world) { w.lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Minute)} },
+			change: func(w *fixture) { w.lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Minute)} },
 			want:   []string{"replicas: leases/classbind-system/classbind-leader: no replica leads, so nobody keeps the entries, the status and the CA; the last that led was replica-1"},
 		},
 		"OneReplicaOfTwo": {
 			reason: "We should say that a replica is missing, and why.",
-			change: func(w *world) {
+			change: func(w *fixture) {
 				w.deployment.Status.ReadyReplicas = 1
 				waits(w.pod("b"), "ImagePullBackOff")
 				w.pod("a")
@@ -217,23 +219,23 @@ func TestStatus(t *testing.T) {
 		},
 		"TwoReplicasOfFour": {
 			reason: "We should not take for a drain what it may not do.",
-			change: func(w *world) { w.deployment.Spec.Replicas = new(int32(4)) },
+			change: func(w *fixture) { w.deployment.Spec.Replicas = new(int32(4)) },
 			want:   []string{"replicas: deployments/classbind-system/classbind: only 2 of 4 replicas are ready"},
 		},
 		"RolloutStuck": {
 			reason: "We should say that a rollout does not go on while the pods of before are ready.",
-			change: func(w *world) {
+			change: func(w *fixture) {
 				w.deployment.Status.Replicas, w.deployment.Status.UpdatedReplicas = 3, 1
 				w.deployment.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}}
 				waits(w.pod("c"), "ErrImagePull")
 			},
 			want: []string{"replicas: deployments/classbind-system/classbind: its rollout does not go on: 1 of 2 replicas are updated: pod c: ErrImagePull"},
 		},
-		"OutsideTheCluster": {reason: "We should find nothing wrong with a Deployment that nobody runs, beside a replica that leads.", change: func(w *world) { w.deployment.Status = appsv1.DeploymentStatus{} }},
-		"ScaledToNone":      {reason: "We should say that it is scaled to 0.", change: func(w *world) { w.deployment.Spec.Replicas = new(int32(0)) }, want: []string{"replicas: deployments/classbind-system/classbind: it is scaled to 0"}},
+		"OutsideTheCluster": {reason: "We should find nothing wrong with a Deployment that nobody runs, beside a replica that leads.", change: func(w *fixture) { w.deployment.Status = appsv1.DeploymentStatus{} }},
+		"ScaledToNone":      {reason: "We should say that it is scaled to 0.", change: func(w *fixture) { w.deployment.Spec.Replicas = new(int32(0)) }, want: []string{"replicas: deployments/classbind-system/classbind: it is scaled to 0"}},
 		"EntryGone": {
 			reason: "We should miss an entry.",
-			change: func(w *world) { w.claims.Webhooks, w.classes.Webhooks = w.claims.Webhooks[1:], nil },
+			change: func(w *fixture) { w.claims.Webhooks, w.classes.Webhooks = w.claims.Webhooks[1:], nil },
 			want: []string{
 				"webhook entries: mutatingwebhookconfigurations/zz-classbind: claims of databases.example.org are not bound: it has no entry",
 				"webhook entries: validatingwebhookconfigurations/classbind: a second default class of golds.example.org is not refused: it has no entry",
@@ -241,12 +243,12 @@ func TestStatus(t *testing.T) {
 		},
 		"ConfigurationGone": {
 			reason: "We should say that a webhook configuration is not there.",
-			change: func(w *world) { w.classes.Name = "others" },
+			change: func(w *fixture) { w.classes.Name = "others" },
 			want:   []string{"webhook entries: validatingwebhookconfigurations/classbind: there is no such configuration"},
 		},
 		"NamespaceExcluded": {
 			reason: "We should find claims that nobody binds, and none that has its class.",
-			change: func(w *world) {
+			change: func(w *fixture) {
 				unbound := asking(t, "team", "unbound")
 				excluded := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
 				w.claimKind.Spec.Claims.NamespaceSelector.MatchLabels = map[string]v1beta1.LabelValue{"bind": "yes"}
@@ -258,7 +260,7 @@ func TestStatus(t *testing.T) {
 		},
 		"ManyExcluded": {
 			reason: "We should name a few of many claims.",
-			change: func(w *world) {
+			change: func(w *fixture) {
 				w.claimKind.Spec.Claims.NamespaceSelector.MatchLabels = map[string]v1beta1.LabelValue{"bind": "yes"}
 				for n := range 7 {
 					namespace := fmt.Sprint("team-", n)
@@ -269,7 +271,7 @@ func TestStatus(t *testing.T) {
 		},
 		"Unbound": {
 			reason: "We should count the claims that are stored without a class, and name the command that binds them.",
-			change: func(w *world) {
+			change: func(w *fixture) {
 				w.claimKind.Spec.WhenUnmatched = v1beta1.Admit
 				w.more = append(w.more, asking(t, "team", "first"), asking(t, "team", "second"))
 			},
@@ -278,23 +280,23 @@ func TestStatus(t *testing.T) {
 		},
 		"Waiting": {
 			reason: "We should count the claims that wait, and say that classbind binds them.",
-			change: func(w *world) { w.more = append(w.more, asking(t, "team", "first")) },
+			change: func(w *fixture) { w.more = append(w.more, asking(t, "team", "first")) },
 			note:   "claimkind/databases.example.org: 1 claim has no class: team/first; classbind binds each once a class matches",
 		},
 		"NeverSelected": {
 			reason: "We should find claims in a namespace whose claims are never bound.",
-			change: func(w *world) { w.more = append(w.more, asking(t, "kube-system", "lost")) },
+			change: func(w *fixture) { w.more = append(w.more, asking(t, "kube-system", "lost")) },
 			want:   []string{"claims: claimkind/databases.example.org: 1 claim has no class, in namespaces that are excluded: kube-system/lost"},
 		},
 		"ClassAbsent": {
 			reason: "We should name the claim, and the class that it has, and call no kind broken for it.",
-			change: func(w *world) { w.gold.SetName("silver") },
+			change: func(w *fixture) { w.gold.SetName("silver") },
 			note: `claimkind/databases.example.org: 1 claim has a class that is not there: team/mine ("golds.example.org/gold"); ` +
 				"create the class, or delete the claims and create them again, to get another",
 		},
 		"ClassAbsentOfAClaimBeingDeleted": {
 			reason: "We should not ask for anything about a claim that goes.",
-			change: func(w *world) {
+			change: func(w *fixture) {
 				w.gold.SetName("silver")
 				w.claim.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
 				w.claim.SetFinalizers([]string{"example.org/wait"})
@@ -302,7 +304,7 @@ func TestStatus(t *testing.T) {
 		},
 		"StaticallyProvisioned": {
 			reason: "We should take the name of a class that never was for what Kubernetes takes it for.",
-			change: func(w *world) {
+			change: func(w *fixture) {
 				w.classKind.Spec.ClaimKinds = controllertest.Links(databases, pvcs)
 				w.pvcKind.Spec.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.volumeName"}}
 				w.writeEntries(w.secret.Data["ca.crt"])
@@ -312,13 +314,13 @@ func TestStatus(t *testing.T) {
 		},
 		"ClassOfTheSecondKind": {
 			reason: "We should find the class of a kind that the server offers, behind a kind that comes first by name and that it leaves out.",
-			change: func(w *world) { w.rival(metav1.ConditionFalse, v1beta1.ReasonNotPermitted) },
+			change: func(w *fixture) { w.rival(metav1.ConditionFalse, v1beta1.ReasonNotPermitted) },
 			want:   []string{"kinds: classkind/a-irons.example.org: Ready is False (NotPermitted)"},
 		},
-		"ClassOfAKindThatIsLeftOut": {reason: "We should find a class that is there, and is offered to no claim any more.", change: func(w *world) { w.rival(metav1.ConditionTrue, v1beta1.ReasonServed) }},
+		"ClassOfAKindThatIsLeftOut": {reason: "We should find a class that is there, and is offered to no claim any more.", change: func(w *fixture) { w.rival(metav1.ConditionTrue, v1beta1.ReasonServed) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			if tc.claimKind != nil {
 				w.claimKind.Status.Conditions = conditions(tc.claimKind)
 			}
@@ -352,7 +354,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestImageOfAll(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	for updated, want := range map[int32]string{2: "2 of 2 ready, of classbind:v1, the leader is replica-1", 1: "2 of 2 ready, the leader is replica-1"} {
 		w.deployment.Status.UpdatedReplicas = updated
 		report, err := w.report(t)
@@ -366,20 +368,20 @@ func TestElsewhere(t *testing.T) {
 	const want = "classbind is in namespace classbind-system, where the API server asks it, and not in others: --classbind-namespace classbind-system"
 	for name, tc := range map[string]struct {
 		reason string
-		change func(*world)
+		change func(*fixture)
 		want   string
 	}{
-		"Nothing":    {"We should say where classbind is.", func(*world) {}, want},
-		"Unread":     {"We should not say so of what we may not read.", func(w *world) { w.unread = []string{"Lease"} }, ""},
-		"Lease":      {"We should look at a namespace with a Lease.", func(w *world) { w.lease.Namespace = "others" }, ""},
-		"Deployment": {"We should look at a namespace with a Deployment.", func(w *world) { w.deployment.Namespace = "others" }, ""},
-		"URL": {"We should not guess where a URL leads.", func(w *world) {
+		"Nothing":    {"We should say where classbind is.", func(*fixture) {}, want},
+		"Unread":     {"We should not say so of what we may not read.", func(w *fixture) { w.unread = []string{"Lease"} }, ""},
+		"Lease":      {"We should look at a namespace with a Lease.", func(w *fixture) { w.lease.Namespace = "others" }, ""},
+		"Deployment": {"We should look at a namespace with a Deployment.", func(w *fixture) { w.deployment.Namespace = "others" }, ""},
+		"URL": {"We should not guess where a URL leads.", func(w *fixture) {
 			at := admissionregistrationv1.WebhookClientConfig{URL: new("https://localhost:1/bind")}
 			w.claims.Webhooks[0].ClientConfig, w.claims.Webhooks[1].ClientConfig = at, at
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			tc.change(w)
 			w.namespace = "others"
 			_, err := w.report(t)
@@ -394,7 +396,7 @@ func TestElsewhere(t *testing.T) {
 
 func TestClockAhead(t *testing.T) {
 	for renewed, want := range map[bool]string{true: "the leader is replica-1", false: "no leader"} {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-16 * time.Second)}
 		w.renewed = renewed
 		report, err := w.report(t)
@@ -402,14 +404,14 @@ func TestClockAhead(t *testing.T) {
 		assert.Contains(t, report.Sections[0].Summary, want, "We should not trust the clock of whoever asks.")
 		assert.Contains(t, w.progress.String(), "looking again", "We should say why it takes so long.")
 	}
-	w := newWorld(t)
+	w := newFixture(t)
 	_, err := w.report(t)
 	require.NoError(t, err)
 	assert.Empty(t, w.progress.String(), "We should not look again at a Lease that is held.")
 }
 
 func TestWithoutLeader(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.lease.Spec.HolderIdentity = nil
 	for ready, want := range map[int32]string{
 		0: "3 of 3 ready, as the last leader wrote\n", // Nobody keeps it.
@@ -434,11 +436,11 @@ func TestUnread(t *testing.T) {
 		"Database":                       {"claims": "1 read, without those of databases.example.org"},
 		"Namespace":                      {"claims": "2 read"},
 	} {
-		for status, set := range map[int]func(*world){
-			0:           func(w *world) { w.unread = []string{kind} },
-			exit.Failed: func(w *world) { w.down = []string{kind} },
+		for status, set := range map[int]func(*fixture){
+			0:           func(w *fixture) { w.unread = []string{kind} },
+			exit.Failed: func(w *fixture) { w.down = []string{kind} },
 		} {
-			w := newWorld(t)
+			w := newFixture(t)
 			if kind == "Namespace" {
 				w.claimKind.Spec.Claims.NamespaceSelector.MatchLabels = map[string]v1beta1.LabelValue{"bind": "yes"}
 				w.writeEntries(w.secret.Data["ca.crt"])
@@ -457,14 +459,14 @@ func TestUnread(t *testing.T) {
 			assert.Equal(t, 1, strings.Count(table, "\nNot read (have somebody run this who may read it, or run it again):\n  "), "We should put together what was not read.")
 		}
 	}
-	w := newWorld(t)
+	w := newFixture(t)
 	w.unread = []string{"ClaimKind"}
 	_, err := w.report(t)
 	require.ErrorContains(t, err, "cannot list ClaimKinds", "We should have nothing to say without the registrations.")
 }
 
 func TestReportForPrograms(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.more = append(w.more, asking(t, "kube-system", "lost"))
 	report, err := w.report(t)
 	require.NoError(t, err)

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
@@ -20,6 +19,7 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/explain"
 	"github.com/classbind/classbind/cmd/classbind/simulate"
 	"github.com/classbind/classbind/cmd/classbind/status"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
@@ -91,7 +91,7 @@ type snapshot struct {
 	kinds  []*kind
 
 	mu      sync.Mutex // Guards what follows.
-	cluster *explain.World
+	cluster *world.World
 }
 
 type kind struct {
@@ -218,24 +218,20 @@ func (c *cache) now() (state, <-chan struct{}) {
 
 // readCluster reads what is registered, the classes and the claims of all kinds, each once.
 func (c *cache) readCluster(ctx context.Context) (*snapshot, error) {
-	s, answers := &snapshot{at: time.Now()}, &memo{answers: map[string]answer{}}
-	defer answers.end()
-	config := rest.CopyConfig(c.config)
-	config.Wrap(answers.before)
+	s := &snapshot{at: time.Now()}
 	var err error
-	if s.cluster, err = explain.NewWorld(ctx, config, nil, c.own, "", explain.Change{}); err != nil {
+	if s.cluster, err = world.OfCluster(ctx, c.config, c.own, ""); err != nil {
 		return nil, err
 	}
-	again, specs, kinds := s.cluster.Again(), s.cluster.Registered(), map[string]*kind{}
+	again, specs, kinds := s.cluster.Again(), s.cluster.ClaimKinds, map[string]*kind{}
 	for i := range specs {
 		k := &kind{Name: specs[i].Name, Spec: specs[i].Spec, Certain: true}
 		k.simulated, k.Err = simulate.Now(ctx, again, k.Name, k.seen)
 		s.kinds, kinds[k.Name] = append(s.kinds, k), k
 	}
-	s.status, err = status.Read(ctx, config, c.own, io.Discard, func(name string, claim *unstructured.Unstructured) {
-		if k := kinds[name]; k != nil && k.Err == nil {
-			raw, _ := claim.MarshalJSON() // It was JSON.
-			k.Err = k.simulated.Add(ctx, raw)
+	s.status, err = status.Read(ctx, s.cluster, io.Discard, func(name string, claim []byte) {
+		if k := kinds[name]; k.Err == nil {
+			k.Err = k.simulated.Add(ctx, claim)
 		}
 	})
 	if err != nil {
@@ -258,7 +254,7 @@ func (k *kind) read(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) {
 		k.Err = cmp.Or(k.Err, section.Failed[k.Name])
 	}
 	byName, unread := map[selector.ClassName]*class{}, k.Err
-	view, err := s.cluster.View(ctx, spec)
+	view, err := s.cluster.Bindable(ctx, spec)
 	if k.Err = cmp.Or(err, unread); view != nil {
 		k.Notes = view.Notes
 		for _, classes := range view.Classes {
@@ -321,8 +317,8 @@ func newClass(of *inventory.Class) *class {
 }
 
 // seen is called for each claim of the kind.
-func (k *kind) seen(claim *explain.Recreated, gets explain.Place, why string) {
-	if claim.Has.Outcome != explain.WithoutClass || gets.Outcome == explain.Ignored {
+func (k *kind) seen(claim *world.Recreated, gets world.Place, why string) {
+	if claim.Has.Outcome != world.WithoutClass || gets.Outcome == world.Ignored {
 		return
 	}
 	if k.Without++; len(k.Waiting) < maxWaiting {
@@ -344,8 +340,8 @@ type explanation struct{ Stored, Anew *explain.Item }
 func (s *snapshot) explain(ctx context.Context, name claimName) (e explanation, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.Stored, err = s.cluster.Explain(ctx, name.Kind, name.Namespace, name.Name, false); err == nil {
-		e.Anew, err = s.cluster.Explain(ctx, name.Kind, name.Namespace, name.Name, true)
+	if e.Stored, err = explain.Stored(ctx, s.cluster, name.Kind, name.Namespace, name.Name, false); err == nil {
+		e.Anew, err = explain.Stored(ctx, s.cluster, name.Kind, name.Namespace, name.Name, true)
 	}
 	if err != nil {
 		return e, err

@@ -88,10 +88,6 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
-	namespace, err := o.cluster.OfContext()
-	if err != nil {
-		return err
-	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(o.address, strconv.Itoa(int(o.port))))
 	if err != nil {
 		return fmt.Errorf("cannot listen: %w; choose another address with --port", err)
@@ -101,7 +97,7 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 	cache := newCache(cluster.WithMaxDepth(config), o.cluster.Own)
 	go func() { _ = recovered.Again(ctx, func(ctx context.Context) error { cache.run(ctx); return nil }) }()
 	_, port, _ := net.SplitHostPort(listener.Addr().String()) // It is always HOST:PORT.
-	guard := &guard{port: port, token: rand.Text(), remote: o.allowRemote, next: newPages(cache, namespace)}
+	guard := &guard{port: port, token: rand.Text(), remote: o.allowRemote, next: newPages(cache, o.cluster.OfContext)}
 	server := &http.Server{
 		Handler: guard, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes, BaseContext: func(net.Listener) context.Context { return ctx },

@@ -21,6 +21,7 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/explain"
 	"github.com/classbind/classbind/cmd/classbind/simulate"
 	"github.com/classbind/classbind/cmd/classbind/status"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -308,7 +309,7 @@ func (p *pages) whatIf(s *page, r *http.Request) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	in := simulate.Input{Config: p.cache.config, Own: p.cache.own, Namespace: p.namespace}
+	in := simulate.Input{}
 	in.Claims, b.Err = strconv.Atoi(cmp.Or(strings.TrimSpace(b.Claims), "0"))
 	if b.Err != nil || in.Claims < 0 || in.Claims > maxMade {
 		b.Err = fmt.Errorf("claims to make up: %q: must be a number from 0 to %d", b.Claims, maxMade)
@@ -318,7 +319,10 @@ func (p *pages) whatIf(s *page, r *http.Request) error {
 		in.ClaimKinds = []string{b.Kind}
 	}
 	if b.Err == nil {
-		in.Change.Manifests, b.Err = explain.ParseManifests([]byte(b.Changes))
+		in.Change.Manifests, b.Err = world.ParseManifests([]byte(b.Changes))
+	}
+	if b.Err == nil {
+		in.World, b.Err = world.OfCluster(ctx, p.cache.config, p.cache.own, p.namespace)
 	}
 	if b.Err == nil {
 		b.Report, b.Err = simulate.Run(ctx, in)

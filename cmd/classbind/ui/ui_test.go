@@ -15,9 +15,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/classbind/classbind/cmd/classbind/explain"
 	"github.com/classbind/classbind/cmd/classbind/simulate"
 	"github.com/classbind/classbind/cmd/classbind/status"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -100,7 +100,7 @@ func TestHostile(t *testing.T) {
 	k := &kind{Name: hostile, Claims: 1, Without: 1, Notes: []string{hostile}, Findings: []status.Finding{{Where: hostile, What: hostile, Do: hostile}}}
 	k.Waiting = []waiting{{claimName{hostile, hostile, hostile}, hostile, hostile}}
 	k.Classes = []*class{{
-		Row:    simulate.Row{Place: explain.Place{Class: selector.ClassName{Kind: hostile, Namespace: hostile, Name: hostile}}},
+		Row:    simulate.Row{Place: world.Place{Class: selector.ClassName{Kind: hostile, Namespace: hostile, Name: hostile}}},
 		Labels: hostile, Marks: []string{hostile}, Problems: []string{hostile}, Capacity: "1,500",
 	}}
 	s := &snapshot{at: time.Now(), kinds: []*kind{k}, status: &status.Report{Sections: []*status.Section{{

@@ -1,8 +1,9 @@
-package explain
+package world
 
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"net"
 	"os"
@@ -18,7 +19,8 @@ import (
 // TestKindsOfFiles has everything that a file system has under the name of a manifest, named by itself and in a folder.
 func TestKindsOfFiles(t *testing.T) {
 	const manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
-	elsewhere := write(t, map[string]string{"b.yaml": manifest})
+	elsewhere := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(elsewhere, "b.yaml"), []byte(manifest), 0o600))
 	for name, tc := range map[string]struct {
 		reason       string
 		make         func(path string) error
@@ -80,4 +82,28 @@ func TestReadingEnds(t *testing.T) {
 
 	_, err = ReadManifests(t.Context(), strings.NewReader(strings.Repeat(" ", maxFileBytes+1)), io.Discard, []string{stdin})
 	require.ErrorContains(t, err, "larger than 32 MiB")
+}
+
+// TestDefaults states the defaults once more, as docs/register-kinds.md does. They agree with the CRD because they are read from it.
+func TestDefaults(t *testing.T) {
+	for object, want := range map[string]string{
+		`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}}`: `{"claims": {"skipIfSet": [{"path": ".spec.resourceRef"}], "namespaceSelector": {}},
+			"reference": {"path": ".spec.classRef", "form": "ObjectReference", "whenEmpty": "LeaveAlone", "whenAbsent": "Bind",
+				"whenParentAbsent": "Create", "explicit": "Allow", "onUnbind": "Restore"},
+			"selector": {"path": ".spec.classSelector", "annotation": "classbind.io/class-selector", "whenAbsent": "Default"},
+			"classes": {"precedence": "Name", "namespaces": {"from": "SameAsClaim"}},
+			"choice": {"strategy": "WeightedRandom", "seed": "Claim", "annotate": "Nothing"},
+			"whenUnmatched": "Admit", "admission": {"defaulting": "Webhook", "order": "Last", "failurePolicy": "Fail"}}`,
+		`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "a.b"}}`: `{"default": {"annotation": "classbind.io/default"}, "weight": {"annotation": "classbind.io/weight"}, "onDelete": "Warn"}`,
+	} {
+		found, err := ParseManifests([]byte(object))
+		require.NoError(t, err)
+		schemas, err := ownSchemas()
+		require.NoError(t, err)
+		errs, ok := schemas[found[0].GroupVersionKind()].Decode(found[0].Object)
+		require.True(t, ok && len(errs) == 0, errs)
+		got, err := json.Marshal(found[0].Object["spec"])
+		require.NoError(t, err)
+		assert.JSONEq(t, want, string(got), "We should fill in every default.")
+	}
 }

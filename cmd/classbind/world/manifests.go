@@ -1,4 +1,4 @@
-package explain
+package world
 
 import (
 	"bufio"
@@ -32,28 +32,28 @@ const maxFileBytes = 32 << 20
 // errNoFile is for what a folder may have and nobody wants to be read: a device never ends, and a FIFO waits for somebody who writes.
 var errNoFile = errors.New("it is no regular file: its content can be piped to -f -")
 
-// extensions of the files that are read in folders, the same as kubectl's.
-var extensions = []string{"yaml", "yml", "json"}
+// Extensions of the files that are read in folders, the same as kubectl's.
+var Extensions = []string{"yaml", "yml", "json"}
 
-// document is an object, and the file and place it was read from.
-type document struct {
+// Document is an object, and the file and place it was read from.
+type Document struct {
 	unstructured.Unstructured
-	where string
-	// text is what it was read from, alone or with other items of a list. It begins in the file at this line, from 1.
-	file   string
-	line   int
-	text   []byte
-	stored bool // stored says that it was named as an object of the cluster.
+	Where string
+	// Text is what it was read from, alone or with other items of a list. It begins in the file at this line, from 1.
+	File   string
+	Line   int
+	Text   []byte
+	Stored bool // Stored says that it was named as an object of the cluster.
 }
 
 // isObject reports whether it is one of Kubernetes.
-func (d document) isObject() bool { return d.GetAPIVersion() != "" && d.GetKind() != "" }
+func (d Document) isObject() bool { return d.GetAPIVersion() != "" && d.GetKind() != "" }
 
 // apiVersion begins a line of nearly every manifest.
 var apiVersion = regexp.MustCompile(`(?m)^[\s{]*"?apiVersion"?:`)
 
 // Manifests are objects that were read.
-type Manifests []document
+type Manifests []Document
 
 // ReadManifests of files, and of folders with all folders in them. A file that is no manifest is left out, with a note.
 func ReadManifests(ctx context.Context, in io.Reader, progress io.Writer, paths []string) (Manifests, error) {
@@ -61,6 +61,19 @@ func ReadManifests(ctx context.Context, in io.Reader, progress io.Writer, paths 
 		_, _ = fmt.Fprintf(progress, "note: %q is left out: %s\n", file, why)
 	}}
 	return r.readAll(ctx, paths)
+}
+
+// ReadFiles reads files and folders, which must have objects of Kubernetes alone. recursive takes the folders in a folder, too.
+func ReadFiles(ctx context.Context, in io.Reader, paths []string, recursive bool) (Manifests, error) {
+	return (&fileReader{in: in, recursive: recursive}).readAll(ctx, paths)
+}
+
+// CheckStdin returns an error if files name standard input more than once.
+func CheckStdin(files ...[]string) error {
+	if len(slices.DeleteFunc(slices.Concat(files...), func(path string) bool { return path != stdin })) > 1 {
+		return errors.New("-: standard input can be read once: put the rest into a file")
+	}
+	return nil
 }
 
 // ParseManifests reads YAML or JSON.
@@ -117,7 +130,7 @@ func (r *fileReader) readPath(ctx context.Context, named string) (all Manifests,
 		case entry.IsDir() && r.skip != nil:
 			addPatches(ctx, patches, root, name)
 			return nil
-		case entry.IsDir() || !slices.Contains(extensions, extension):
+		case entry.IsDir() || !slices.Contains(Extensions, extension):
 			return nil
 		}
 		read = true
@@ -226,19 +239,19 @@ func readDocuments(text []byte, name string, skip func(file, why string)) (Manif
 		skip(name, "it is no manifest of Kubernetes")
 		return nil, nil
 	}
-	if i := slices.IndexFunc(all, func(d document) bool { return !d.isObject() }); i >= 0 && err == nil {
-		err = fmt.Errorf("cannot read %s: it is no object of Kubernetes: it needs an apiVersion and a kind", all[i].where)
+	if i := slices.IndexFunc(all, func(d Document) bool { return !d.isObject() }); i >= 0 && err == nil {
+		err = fmt.Errorf("cannot read %s: it is no object of Kubernetes: it needs an apiVersion and a kind", all[i].Where)
 	}
 	return all, err
 }
 
 // noManifest reports whether a file of a folder is for another program: it has objects, and none for Kubernetes; or it cannot be parsed,
 // and does not look like a manifest, or is a template of one.
-func noManifest(text []byte, parsed []document, err error) bool {
+func noManifest(text []byte, parsed []Document, err error) bool {
 	if err != nil {
 		return !apiVersion.Match(text) || bytes.Contains(text, []byte("{{"))
 	}
-	return len(parsed) > 0 && !slices.ContainsFunc(parsed, document.isObject)
+	return len(parsed) > 0 && !slices.ContainsFunc(parsed, Document.isObject)
 }
 
 // parse reads strictly: with a duplicate field, the result would be arbitrary.
@@ -270,21 +283,21 @@ func parse(text []byte, name string) (all Manifests, err error) {
 			continue
 		}
 		pass(max(0, bytes.Index(rest, bytes.TrimSuffix(read, []byte("\n")))))
-		all = appendObjects(all, content, document{where: where, file: name, line: line, text: read})
+		all = appendObjects(all, content, Document{Where: where, File: name, Line: line, Text: read})
 		pass(min(len(rest), len(read)))
 	}
 }
 
 // appendObjects of a document, which may be a list.
-func appendObjects(all Manifests, content any, of document) Manifests {
+func appendObjects(all Manifests, content any, of Document) Manifests {
 	of.Object, _ = content.(map[string]any)
 	items, ok := of.Object["items"].([]any)
 	if !ok {
 		return append(all, of)
 	}
-	where := of.where
+	where := of.Where
 	for i, item := range items {
-		of.where = fmt.Sprintf("%s, item %d", where, i+1)
+		of.Where = fmt.Sprintf("%s, item %d", where, i+1)
 		all = appendObjects(all, item, of)
 	}
 	return all

@@ -1,4 +1,4 @@
-package explain
+package world
 
 import (
 	"cmp"
@@ -14,11 +14,13 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
@@ -32,20 +34,66 @@ type Change struct {
 	Remove []string
 }
 
-// IsEmpty reports whether nothing changes.
-func (c *Change) IsEmpty() bool { return len(c.Manifests)+len(c.Remove) == 0 }
-
-// NewWorld of a cluster, or without one of files, after a change. own is the namespace of classbind, and namespace that of objects that
-// name none.
-func NewWorld(ctx context.Context, config *rest.Config, files Manifests, own, namespace string, change Change) (*World, error) {
-	w := newWorld(own)
-	w.objectNamespace = cmp.Or(namespace, w.objectNamespace)
-	w.claimNamespace = w.objectNamespace
-	objects := change.Manifests
-	if config == nil {
-		objects = onTop(files, objects, w.objectNamespace)
+// NewWorld has nothing yet. own is the namespace of classbind.
+func NewWorld(own string) *World {
+	return &World{
+		source: source{
+			Memory: &registry.Memory{}, objectNamespace: metav1.NamespaceDefault, ClaimNamespace: metav1.NamespaceDefault,
+			CRDs: map[string]CRD{}, read: map[objectName]map[string]any{},
+		},
+		Own: own, resources: map[string]Resource{}, kinds: map[string]*Kind{}, classKinds: map[string]*ClassKind{},
+		counted: selector.Snapshot{}, inCluster: selector.Snapshot{}, uncounted: map[string]error{},
+		schemas: map[schema.GroupVersionKind]func() (*Schema, error){},
 	}
-	if err := w.addAll(ctx, objects); err != nil {
+}
+
+// OfCluster reads the registrations of a cluster. own is the namespace of classbind, and namespace that of objects that name none.
+func OfCluster(ctx context.Context, config *rest.Config, own, namespace string) (*World, error) {
+	c, err := Connect(config)
+	if err != nil {
+		return nil, err
+	}
+	w, err := c.World(ctx, own)
+	if err != nil {
+		return nil, err
+	}
+	w.in(namespace)
+	w.Memory, err = c.memory(ctx)
+	return w, err
+}
+
+// World has what is registered. It knows nothing of what was served.
+func (c *Cluster) World(ctx context.Context, own string) (w *World, err error) {
+	w = NewWorld(own)
+	w.Cluster = c.look()
+	w.ClaimKinds, w.ClassKinds, err = c.Registrations(ctx)
+	return w, err
+}
+
+// OfFiles are the objects of files alone.
+func OfFiles(ctx context.Context, files Manifests, own, namespace string) (*World, error) {
+	w := NewWorld(own)
+	w.files = files
+	w.in(namespace)
+	return w, w.addAll(ctx, files)
+}
+
+// in a namespace are the objects that name none.
+func (s *source) in(namespace string) {
+	s.objectNamespace = cmp.Or(namespace, s.objectNamespace)
+	s.ClaimNamespace = s.objectNamespace
+}
+
+// After is the World as it would be after a change.
+func (w *World) After(ctx context.Context, change Change) (*World, error) {
+	next := NewWorld(w.Own)
+	next.in(w.objectNamespace)
+	next.Cluster, next.Memory, next.read, next.files = w.Cluster, w.Memory, w.read, w.files
+	objects := change.Manifests
+	if w.Cluster == nil {
+		objects = w.files.under(objects, w.objectNamespace)
+	}
+	if err := next.addAll(ctx, objects); err != nil {
 		return nil, err
 	}
 	for _, text := range change.Remove {
@@ -56,27 +104,27 @@ func NewWorld(ctx context.Context, config *rest.Config, files Manifests, own, na
 		if len(parts) != 3 || slices.Contains(parts, "") {
 			return nil, fmt.Errorf("--remove=%q: must be KIND/NAME or KIND/NAMESPACE/NAME", text)
 		}
-		w.removals = append(w.removals, &removal{text: text, kind: parts[0], namespace: parts[1], name: parts[2]})
+		next.removals = append(next.removals, &removal{text: text, kind: parts[0], namespace: parts[1], name: parts[2]})
 	}
-	if config != nil {
-		if err := w.connect(ctx, config); err != nil {
-			return nil, err
-		}
+	if w.Cluster != nil {
+		next.ClaimKinds = onTop(w.ClaimKinds, next.ClaimKinds, func(old *v1beta1.ClaimKind, k v1beta1.ClaimKind) { old.Spec = k.Spec })
+		next.ClassKinds = onTop(w.ClassKinds, next.ClassKinds, func(old *v1beta1.ClassKind, k v1beta1.ClassKind) { old.Spec = k.Spec })
 	}
-	w.claimKinds, w.classKinds = without(w, "claimkind", w.claimKinds), without(w, "classkind", w.classKinds)
-	return w, nil
+	next.ClaimKinds = slices.DeleteFunc(next.ClaimKinds, func(k v1beta1.ClaimKind) bool { return next.removes("claimkind", k.Name) })
+	next.ClassKinds = slices.DeleteFunc(next.ClassKinds, func(k v1beta1.ClassKind) bool { return next.removes("classkind", k.Name) })
+	return next, nil
 }
 
-// onTop has the objects of base that no object of change replaces, and those of change. namespace is that of objects that name none.
-func onTop(base, change Manifests, namespace string) Manifests {
-	idOf := func(d document) string {
-		return id(d.GroupVersionKind().GroupKind(), cmp.Or(d.GetNamespace(), namespace), d.GetName())
+// under a change are the manifests that it does not replace, and then its own. namespace is that of objects that name none.
+func (m Manifests) under(change Manifests, namespace string) Manifests {
+	idOf := func(d Document) string {
+		return ID(d.GroupVersionKind().GroupKind(), cmp.Or(d.GetNamespace(), namespace), d.GetName())
 	}
 	replaced := sets.New[string]()
 	for _, d := range change {
 		replaced.Insert(idOf(d))
 	}
-	kept := slices.DeleteFunc(slices.Clone(base), func(d document) bool { return replaced.Has(idOf(d)) })
+	kept := slices.DeleteFunc(slices.Clone(m), func(d Document) bool { return replaced.Has(idOf(d)) })
 	return append(kept, change...)
 }
 
@@ -86,19 +134,17 @@ type removal struct {
 	done                        bool
 }
 
-// without the registrations of a kind that are removed.
-func without[T any, P nameable[T]](w *World, kind string, all []T) []T {
-	return slices.DeleteFunc(all, func(t T) bool {
-		return slices.ContainsFunc(w.removals, func(rm *removal) bool {
-			is := strings.EqualFold(strings.TrimSuffix(rm.kind, "s"), kind) && rm.name == P(&t).GetName()
-			rm.done = rm.done || is
-			return is
-		})
+// removes reports whether a registration of a kind is removed.
+func (s *source) removes(kind, name string) bool {
+	return slices.ContainsFunc(s.removals, func(rm *removal) bool {
+		is := strings.EqualFold(strings.TrimSuffix(rm.kind, "s"), kind) && rm.name == name
+		rm.done = rm.done || is
+		return is
 	})
 }
 
 // remove the classes of a kind that are removed.
-func (s *source) remove(from *inventory.Classes, of resource) *inventory.Classes {
+func (s *source) remove(from *inventory.Classes, of Resource) *inventory.Classes {
 	for _, rm := range s.removals {
 		if rm.kind != from.Kind.Name && !of.Means(rm.kind, from.Kind.Name) {
 			continue
@@ -121,39 +167,33 @@ func (w *World) Again() *World {
 	return &again
 }
 
-// Registered are the ClaimKinds.
-func (w *World) Registered() []v1beta1.ClaimKind { return w.claimKinds }
-
-// ClaimKinds are the names of all, sorted.
-func (w *World) ClaimKinds() []string { return slices.Sorted(slices.Values(namesOf(w.claimKinds))) }
-
 // Check that a change has an effect: else its simulation would find no difference, whatever was meant. It returns the objects that matter
 // to no claim, and an error if none matters, or if what is to be removed is not there.
 func (w *World) Check(ctx context.Context, change Change) (unused []string, err error) {
-	matters := sets.New(kindOf("ClaimKind"), kindOf("ClassKind"), crdKind, namespaces.GroupKind())
-	resources := sets.New(namesOf(w.classKinds)...)
-	for i := range w.classKinds {
+	matters := sets.New(KindOf("ClaimKind"), KindOf("ClassKind"), crdKind, namespaces.GroupKind())
+	resources := sets.New(Names(w.ClassKinds)...)
+	for i := range w.ClassKinds {
 		if len(w.removals) > 0 {
-			if _, err := (&Kind{world: w}).offered(ctx, &w.classKinds[i]); err != nil {
+			if _, err := (&Kind{world: w}).Offered(ctx, &w.ClassKinds[i]); err != nil {
 				return nil, err
 			}
 		}
 	}
-	for i := range w.claimKinds {
-		for _, related := range w.claimKinds[i].Spec.Classes.Related {
+	for i := range w.ClaimKinds {
+		for _, related := range w.ClaimKinds[i].Spec.Classes.Related {
 			resources.Insert(related.Resource)
 		}
 	}
 	for name := range resources {
-		of, err := w.resolve(ctx, name, "")
-		if err != nil && !notServed(err) {
+		of, err := w.Resolve(ctx, name, "")
+		if err != nil && !NotServed(err) {
 			return nil, fmt.Errorf("cannot find the kind of %q: %w", name, err)
 		}
 		matters.Insert(of.GroupKind())
 	}
 	for _, d := range change.Manifests {
 		if !matters.Has(d.GroupVersionKind().GroupKind()) {
-			unused = append(unused, fmt.Sprintf("%s/%s in %s", d.GetKind(), d.GetName(), d.where))
+			unused = append(unused, fmt.Sprintf("%s/%s in %s", d.GetKind(), d.GetName(), d.Where))
 		}
 	}
 	for _, rm := range w.removals {
@@ -167,50 +207,17 @@ func (w *World) Check(ctx context.Context, change Change) (unused []string, err 
 	return unused, nil
 }
 
-// Explain a stored claim by its ClaimKind, which is one of Registered, as it is or as if it had no class.
-func (w *World) Explain(ctx context.Context, claimKind, namespace, name string, unbound bool) (*Item, error) {
-	d, err := w.stored(ctx, claimKind+"/"+name, namespace)
-	if err != nil {
-		return nil, err
-	}
-	i := slices.Index(namesOf(w.claimKinds), claimKind)
-	return (&options{unbound: unbound, fresh: rand.Uint64}).answer(ctx, w, &w.claimKinds[i], d, namespace)
-}
-
-// Claims among the objects of files, as JSON, by the names of their ClaimKinds.
-func (w *World) Claims(ctx context.Context, files Manifests) (map[string][][]byte, error) {
-	claims := map[string][][]byte{}
-	for _, d := range files {
-		kinds, err := w.claimKindsOf(ctx, d.GroupVersionKind().GroupKind())
-		if err != nil {
-			return nil, err
-		}
-		for _, k := range kinds {
-			object, of := d.DeepCopy(), w.resources[k.Name]
-			if object.GetNamespace() == "" && (of.Namespaced || of.guessed) {
-				object.SetNamespace(w.claimNamespace)
-			}
-			raw, err := object.MarshalJSON()
-			if err != nil {
-				return nil, fmt.Errorf("%s: cannot encode the claim: %w", d.where, err)
-			}
-			claims[k.Name] = append(claims[k.Name], raw)
-		}
-	}
-	return claims, nil
-}
-
-// Kind of claims, nil if no ClaimKind has this name. A Fault of its View says why no claim is bound.
-func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
-	i := slices.Index(namesOf(w.claimKinds), name)
+// Simulated is a kind of claims, nil if no ClaimKind has this name. A Fault of its View says why no claim is bound.
+func (w *World) Simulated(ctx context.Context, name string) (*Kind, error) {
+	i := slices.Index(Names(w.ClaimKinds), name)
 	if i < 0 {
 		return nil, nil
 	}
-	spec := &w.claimKinds[i]
-	k, err := w.View(ctx, spec)
+	spec := &w.ClaimKinds[i]
+	k, err := w.Bindable(ctx, spec)
 	switch fault := (*inventory.Fault)(nil); {
 	case err == nil, k != nil && errors.As(err, &fault):
-	case !notServed(err):
+	case !NotServed(err):
 		return nil, err
 	default:
 		k = newKind(ctx, w, spec)
@@ -237,15 +244,15 @@ func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
 	return k, nil
 }
 
-// Kinds returns the claim kinds that a word names, with their classes as they are now. It is an error if one of them cannot bind claims
-// that are stored. own is the namespace of classbind.
-func Kinds(ctx context.Context, config *rest.Config, own, word string) (kinds []*Kind, err error) {
-	w, named, err := registered(ctx, config, own, word)
+// BindableKinds returns the claim kinds that a word names, with their classes as they are now. It is an error if one of them cannot bind
+// claims that are stored. own is the namespace of classbind.
+func BindableKinds(ctx context.Context, config *rest.Config, own, word string) (kinds []*Kind, err error) {
+	w, named, err := Registered(ctx, config, own, word)
 	if err != nil {
 		return nil, err
 	}
 	for _, spec := range named {
-		k, err := w.View(ctx, spec)
+		k, err := w.Bindable(ctx, spec)
 		switch {
 		case err != nil:
 		case k.Kind.UsesRequest():
@@ -259,22 +266,22 @@ func Kinds(ctx context.Context, config *rest.Config, own, word string) (kinds []
 	return kinds, nil
 }
 
-// registered in a cluster are the claim kinds that a word names.
-func registered(ctx context.Context, config *rest.Config, own, word string) (*World, []*v1beta1.ClaimKind, error) {
-	w, err := NewWorld(ctx, config, nil, own, "", Change{})
+// Registered in a cluster are the claim kinds that a word names.
+func Registered(ctx context.Context, config *rest.Config, own, word string) (*World, []*v1beta1.ClaimKind, error) {
+	w, err := OfCluster(ctx, config, own, "")
 	if err != nil {
 		return nil, nil, err
 	}
-	named, found, err := w.named(ctx, word)
-	return w, named, cmp.Or(err, found.unread)
+	named, found, err := w.Named(ctx, word)
+	return w, named, cmp.Or(err, found.Unread)
 }
 
-// View of the claims of a ClaimKind. It is an error if they cannot be bound, and the Kind may then be nil.
-func (w *World) View(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, error) {
-	if err := cmp.Or(w.resourceOf(ctx, k).unread, cluster.CheckBindable(k)); err != nil {
+// Bindable is the Kind of a ClaimKind. It is an error if they cannot be bound, and the Kind may then be nil.
+func (w *World) Bindable(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, error) {
+	if err := cmp.Or(w.Resource(ctx, k).Unread, cluster.CheckBindable(k)); err != nil {
 		return nil, err
 	}
-	v, err := w.kind(ctx, k)
+	v, err := w.Kind(ctx, k)
 	if err == nil && v.Fault != nil {
 		err = v.Fault
 	}
@@ -283,14 +290,39 @@ func (w *World) View(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, error) {
 
 // Decide on a stored claim as late binding does. The memory of a strategy is that of this Kind.
 func (k *Kind) Decide(ctx context.Context, in claim.Intake) (selector.Decision, error) {
-	decider := k.world.decider(rand.Uint64, &Item{})
+	decider := k.world.Decider(rand.Uint64, nil)
 	decider.Now, decider.Patient = time.Now, true
 	return decider.Decide(ctx, k.View, in, selector.Later)
 }
 
 // Excluded says why the claims of a namespace are not bound, empty where they are.
 func (k *Kind) Excluded(ctx context.Context, namespace string) (why string, err error) {
-	return k.world.unselected(ctx, k.spec, namespace)
+	return k.world.Unselected(ctx, k.spec, namespace)
+}
+
+// Each stored claim of the kind is visited, as JSON that is valid until the next: those of the cluster, or else those of the files.
+func (k *Kind) Each(ctx context.Context, visit func(raw []byte) error) error {
+	w, of := k.world, k.world.Resource(ctx, k.spec)
+	if w.Cluster != nil {
+		return w.Cluster.Objects.Pages(ctx, k.Resource, metav1.NamespaceAll, visit, ctx.Err)
+	}
+	for _, d := range w.files {
+		if d.GroupVersionKind().GroupKind() != of.GroupKind() {
+			continue
+		}
+		object := d.DeepCopy()
+		if object.GetNamespace() == "" && (of.Namespaced || of.Guessed) {
+			object.SetNamespace(w.ClaimNamespace)
+		}
+		raw, err := object.MarshalJSON()
+		if err != nil {
+			return fmt.Errorf("%s: cannot encode the claim: %w", d.Where, err)
+		}
+		if err := visit(raw); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Selectors that exist are those of the labels of each class of the kind, each once, sorted.
@@ -346,7 +378,7 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 			r.Has.Outcome = UnknownClass
 		}
 		if _, bound := m.Annotations[v1beta1.DecisionAnnotation]; bound || !k.Kind.Annotates {
-			r.Unsure = k.unbind(ctx, object, m.ManagedFields)
+			r.Unsure = k.Unbind(ctx, object, m.ManagedFields)
 		}
 	}
 	if r.why, err = k.Excluded(ctx, m.Namespace); r.why != "" {
@@ -361,19 +393,19 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 	}
 	r.in = k.Kind.Read(m.Namespace, name, object)
 	r.in.GenerateName = m.GenerateName
-	return r, k.addRequester(ctx, &r.in)
+	return r, k.AddRequester(ctx, &r.in)
 }
 
-// unbind takes what classbind wrote of its reference out of a claim, and fills in the defaults of the schema, as its creation does.
+// Unbind takes what classbind wrote of its reference out of a claim, and fills in the defaults of the schema, as its creation does.
 // It notes if it is not known what the author wrote, and that may matter.
-func (k *Kind) unbind(ctx context.Context, object map[string]any, managed []metav1.ManagedFieldsEntry) (notes []string) {
+func (k *Kind) Unbind(ctx context.Context, object map[string]any, managed []metav1.ManagedFieldsEntry) (notes []string) {
 	namespaced := func(c *inventory.Classes) bool { return c.Kind.Namespaced }
 	matters := len(k.Classes) > 1 || k.Kind.Decides || slices.ContainsFunc(k.Classes, namespaced)
 	if !k.Kind.Unbind(object, managed) && matters {
 		notes = []string{fmt.Sprintf("what the author wrote of .%s is not known, and counts as nothing: in most claims, "+
 			"managedFields say it (kubectl get -o yaml --show-managed-fields)", k.Kind.ClassRef)}
 	}
-	if s, err := k.world.schemaOf(ctx, k.world.resources[k.spec.Name].GroupVersionKind); err == nil && s != nil && s.fields != nil {
+	if s, err := k.world.SchemaOf(ctx, k.world.Resource(ctx, k.spec).GroupVersionKind); err == nil && s != nil && s.fields != nil {
 		defaulting.Default(object, s.fields)
 	}
 	return notes
@@ -428,7 +460,7 @@ func (r *Recreated) Decide(ctx context.Context, fresh uint64) (to Place, why str
 		return Place{Outcome: r.outcome}, r.why, nil
 	}
 	k := r.kind
-	decider := k.world.decider(func() uint64 { return fresh }, &Item{})
+	decider := k.world.Decider(func() uint64 { return fresh }, nil)
 	decider.Patient = true
 	d, err := decider.Decide(ctx, k.View, r.in, selector.Admit)
 	fault := (*inventory.Fault)(nil)

@@ -27,6 +27,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/certs/certtest"
 	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector/inventory"
 )
@@ -38,8 +39,8 @@ const (
 	pvcs      = "persistentvolumeclaims"
 )
 
-// world is an installation in which nothing is broken, until a test changes it.
-type world struct {
+// fixture is an installation in which nothing is broken, until a test changes it.
+type fixture struct {
 	deployment *appsv1.Deployment
 	lease      *coordinationv1.Lease
 	secret     *corev1.Secret
@@ -54,6 +55,7 @@ type world struct {
 	pvc        *unstructured.Unstructured
 	more       []client.Object
 
+	world.Kinds
 	served map[string]cluster.Resource
 	// unread are the kinds that the user may not read. down are those for which nobody answers.
 	unread, down []string
@@ -65,12 +67,12 @@ type world struct {
 	progress strings.Builder
 }
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	now := metav1.NowMicro()
 	ca := certtest.NewCA(t).PEM()
 	ready := conditions([]string{"Ready=True/Served"})
-	w := &world{
+	w := &fixture{
 		namespace: own,
 		deployment: &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "classbind", Labels: map[string]string{"app.kubernetes.io/name": "classbind"}},
@@ -110,7 +112,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // writeEntries as the leader does.
-func (w *world) writeEntries(ca []byte) {
+func (w *fixture) writeEntries(ca []byte) {
 	w.first = &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.FirstConfiguration}}
 	w.claims = &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.LastConfiguration}}
 	w.classes = &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.ClassConfiguration}}
@@ -157,14 +159,14 @@ func setField(t *testing.T, o *unstructured.Unstructured, value string, path ...
 }
 
 // Resolve is called by the installation, as is Classes.
-func (w *world) Resolve(_ context.Context, name, _ string, _ ...string) (cluster.Resource, error) {
+func (w *fixture) Resolve(_ context.Context, name, _ string, _ ...string) (cluster.Resource, error) {
 	if found, ok := w.served[name]; ok {
 		return found, nil
 	}
 	return cluster.Resource{}, cluster.ErrNotInstalled
 }
 
-func (w *world) Classes(_ context.Context, kind *inventory.ClassKind) (*inventory.Classes, error) {
+func (w *fixture) Classes(_ context.Context, kind *inventory.ClassKind) (*inventory.Classes, error) {
 	var all []*inventory.Class
 	for _, o := range append([]client.Object{w.gold}, w.more...) {
 		if u, ok := o.(*unstructured.Unstructured); ok && u.GetKind() == kind.GroupVersionKind.Kind {
@@ -175,7 +177,7 @@ func (w *world) Classes(_ context.Context, kind *inventory.ClassKind) (*inventor
 }
 
 // refuse to read a kind.
-func (w *world) refuse(kind string) error {
+func (w *fixture) refuse(kind string) error {
 	switch {
 	case slices.Contains(w.unread, kind):
 		return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "", errors.New("it is a test"))
@@ -186,7 +188,7 @@ func (w *world) refuse(kind string) error {
 }
 
 // report on the world.
-func (w *world) report(t *testing.T) (*Report, error) {
+func (w *fixture) report(t *testing.T) (*Report, error) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	require.NoError(t, errors.Join(clientgoscheme.AddToScheme(scheme), v1beta1.AddToScheme(scheme)))
@@ -221,8 +223,27 @@ func (w *world) report(t *testing.T) (*Report, error) {
 			return c.List(ctx, list, opts...)
 		},
 	}).Build()
-	i := &installation{api: api, reader: w, own: w.namespace, now: time.Now(), renewal: time.Millisecond, progress: &w.progress}
+	read, err := (&world.Cluster{API: api, Kinds: w, Objects: pages{api}}).World(t.Context(), w.namespace)
+	if err != nil {
+		return nil, err
+	}
+	i := &installation{World: read, api: api, now: time.Now(), renewal: time.Millisecond, progress: &w.progress}
 	return i.report(t.Context())
+}
+
+// pages has all objects of a kind on one page.
+type pages struct{ client.Reader }
+
+func (p pages) Pages(ctx context.Context, of schema.GroupVersionResource, _ string, each func([]byte) error, after func() error) error {
+	kind := map[string]string{"databases": "Database", "persistentvolumeclaims": "PersistentVolumeClaim", "namespaces": "Namespace"}[of.Resource]
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(of.GroupVersion().WithKind(kind + "List"))
+	err := p.List(ctx, list)
+	for i := range list.Items {
+		raw, _ := list.Items[i].MarshalJSON() // It was JSON.
+		err = errors.Join(err, each(raw))
+	}
+	return errors.Join(err, after())
 }
 
 func statusOf(err error) int {
@@ -233,7 +254,7 @@ func statusOf(err error) int {
 }
 
 // pod of the Deployment.
-func (w *world) pod(name string) *corev1.Pod {
+func (w *fixture) pod(name string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: name, Labels: w.deployment.Labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: "classbind:v1"}}}}
 	w.more = append(w.more, p)
 	return p
@@ -245,7 +266,7 @@ func waits(p *corev1.Pod, reason string) {
 }
 
 // rival is a class kind whose name comes first, with a default class of its own.
-func (w *world) rival(ready metav1.ConditionStatus, reason string) {
+func (w *fixture) rival(ready metav1.ConditionStatus, reason string) {
 	irons := w.classKind.DeepCopy()
 	irons.Name = "a-irons.example.org"
 	irons.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionReady, Status: ready, Reason: reason}}
@@ -256,7 +277,7 @@ func (w *world) rival(ready metav1.ConditionStatus, reason string) {
 }
 
 // certManager issues the certificates from now on.
-func (w *world) certManager() {
+func (w *fixture) certManager() {
 	w.deployment.Spec.Template.Spec.Containers[0].Args = []string{"serve", "--certs", "cert-manager"}
 	w.secret.Name = v1beta1.TLSSecret
 }

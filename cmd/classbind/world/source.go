@@ -1,4 +1,4 @@
-package explain
+package world
 
 import (
 	"cmp"
@@ -11,20 +11,16 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/cmd/classbind/connect"
 	lookup "github.com/classbind/classbind/controller/cluster"
-	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
@@ -32,22 +28,19 @@ import (
 
 // source of registrations and classes: files, or a cluster, or a cluster as it would be if files were applied to it.
 type source struct {
-	// cluster is nil if none is asked. authorizer is that of the cluster, and stream reads its claims.
-	cluster    *connect.Cluster
-	authorizer *authorizer
-	stream     latebinding.Client
-	memory     *registry.Memory // memory of what was served
-	// objectNamespace is that of objects that name none, and claimNamespace that of claims.
-	objectNamespace, claimNamespace string
+	Cluster *Cluster         // Cluster is nil if none is asked.
+	Memory  *registry.Memory // Memory of what was served
+	// objectNamespace is that of objects that name none, and ClaimNamespace that of claims.
+	objectNamespace, ClaimNamespace string
 
-	claimKinds []v1beta1.ClaimKind
-	classKinds []v1beta1.ClassKind
-	// crds by name, objects and claims are of files. objects are all of --classes or --with; claims are those to explain.
-	crds            map[string]CRD
-	objects, claims []document
+	ClaimKinds []v1beta1.ClaimKind
+	ClassKinds []v1beta1.ClassKind
+	// CRDs by name, objects and Claims are of files. objects are all of --classes or --with; Claims are those to explain.
+	CRDs            map[string]CRD
+	objects, Claims []Document
 	removals        []*removal // removals are what is there and does not count.
-	// twice is called for a class that is there already, which is then left out. Without it, that is an error.
-	twice func(d *document, err error)
+	// Twice is called for a class that is there already, which is then left out. Without it, that is an error.
+	Twice func(d *Document, err error)
 	// read are objects of the cluster that many claims name, nil where there is none.
 	read map[objectName]map[string]any
 }
@@ -61,8 +54,8 @@ type objectName struct {
 	namespace, name string
 }
 
-// kindOf a registration.
-func kindOf(registration string) schema.GroupKind {
+// KindOf a registration.
+func KindOf(registration string) schema.GroupKind {
 	return v1beta1.GroupVersion.WithKind(registration).GroupKind()
 }
 
@@ -74,31 +67,11 @@ type nameable[T any] interface {
 	metav1.Object
 }
 
-// connect to a cluster, on top of which the registrations of the files come. Those of the same name keep all but their spec, such as their
-// status.
-func (s *source) connect(ctx context.Context, config *rest.Config) (err error) {
-	if s.cluster, err = connect.New(config); err != nil {
-		return err
-	}
-	if s.authorizer, err = newAuthorizer(config); err != nil {
-		return err
-	}
-	if s.stream, err = latebinding.NewClient(config); err != nil {
-		return err
-	}
-	if s.memory, err = connect.Memory(ctx, s.cluster.API); err != nil {
-		return err
-	}
-	claimKinds, classKinds, err := connect.Registrations(ctx, s.cluster.API)
-	s.claimKinds = replace(claimKinds, s.claimKinds, func(old *v1beta1.ClaimKind, next v1beta1.ClaimKind) { old.Spec = next.Spec })
-	s.classKinds = replace(classKinds, s.classKinds, func(old *v1beta1.ClassKind, next v1beta1.ClassKind) { old.Spec = next.Spec })
-	return err
-}
-
-// replace returns all with next. Those of the same name keep all but what change takes of the next one.
-func replace[T any, P nameable[T]](all, next []T, change func(P, T)) []T {
+// onTop are all with next. Those of the same name keep all but what change takes of the next one, such as their status.
+func onTop[T any, P nameable[T]](all, next []T, change func(P, T)) []T {
+	all = slices.Clone(all)
 	for _, t := range next {
-		if i := slices.Index(namesOf[T, P](all), P(&t).GetName()); i >= 0 {
+		if i := slices.Index(Names[T, P](all), P(&t).GetName()); i >= 0 {
 			change(P(&all[i]), t)
 		} else {
 			all = append(all, t)
@@ -107,7 +80,8 @@ func replace[T any, P nameable[T]](all, next []T, change func(P, T)) []T {
 	return all
 }
 
-func namesOf[T any, P nameable[T]](all []T) []string {
+// Names of all.
+func Names[T any, P nameable[T]](all []T) []string {
 	names := make([]string, len(all))
 	for i := range all {
 		names[i] = P(&all[i]).GetName()
@@ -117,17 +91,16 @@ func namesOf[T any, P nameable[T]](all []T) []string {
 
 // addAll reads objects as the API server would if they were applied. What it reads must not be there twice. Other objects, such as the
 // parts of a kustomization, may be.
-func (s *source) addAll(ctx context.Context, objects []document) error {
-	s.objects = objects
+func (s *source) addAll(ctx context.Context, objects []Document) error {
 	seen := places{}
 	for i := range objects {
 		d := &objects[i]
-		used, err := s.add(ctx, d)
+		used, err := s.Add(ctx, d)
 		if used && err == nil {
 			err = seen.add(d, "")
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", d.where, err)
+			return fmt.Errorf("%s: %w", d.Where, err)
 		}
 	}
 	return nil
@@ -137,73 +110,73 @@ func (s *source) addAll(ctx context.Context, objects []document) error {
 type places map[string]string
 
 // add an object, which must not be there already.
-func (p places) add(d *document, namespace string) error {
-	key := id(d.GroupVersionKind().GroupKind(), namespace, d.GetName())
+func (p places) add(d *Document, namespace string) error {
+	key := ID(d.GroupVersionKind().GroupKind(), namespace, d.GetName())
 	if place, twice := p[key]; twice {
 		return fmt.Errorf("%s %q is there already, in %s: leave out one of the two", d.GetKind(), d.GetName(), place)
 	}
-	p[key] = d.where
+	p[key] = d.Where
 	return nil
 }
 
-func id(kind schema.GroupKind, namespace, name string) string {
+// ID of an object.
+func ID(kind schema.GroupKind, namespace, name string) string {
 	return fmt.Sprintf("%s %s/%s", kind, namespace, name)
 }
 
-// add reports whether the object is a registration or a CRD.
-func (s *source) add(ctx context.Context, d *document) (used bool, err error) {
+// Add an object, and report whether it is a registration or a CRD.
+func (s *source) Add(ctx context.Context, d *Document) (used bool, err error) {
+	used = true
 	switch d.GroupVersionKind().GroupKind() {
-	case kindOf("ClaimKind"):
-		k := v1beta1.ClaimKind{}
-		if err = decode(ctx, d, &k); err == nil {
-			s.claimKinds = append(s.claimKinds, k)
-		}
-		return true, err
-	case kindOf("ClassKind"):
-		k := v1beta1.ClassKind{}
-		if err = decode(ctx, d, &k); err == nil {
-			s.classKinds = append(s.classKinds, k)
-		}
-		return true, err
+	case KindOf("ClaimKind"):
+		s.ClaimKinds, err = decoded(ctx, d, s.ClaimKinds)
+	case KindOf("ClassKind"):
+		s.ClassKinds, err = decoded(ctx, d, s.ClassKinds)
 	case crdKind:
-		s.crds[d.GetName()], err = readCRD(d)
-		return true, err
+		s.CRDs[d.GetName()], err = readCRD(d)
+	default:
+		used = false
 	}
-	return false, nil
+	if err == nil {
+		s.objects = append(s.objects, *d)
+	}
+	return used, err
 }
 
-// decode a registration as the API server would. It drops the status and the time of creation, which describe a cluster and not these
-// files.
-func decode(ctx context.Context, d *document, into runtime.Object) error {
+// decoded are registrations with one more, read as the API server would. It loses its status and the time of its creation, which describe a
+// cluster and not these files.
+func decoded[T any](ctx context.Context, d *Document, others []T) ([]T, error) {
 	schemas, err := ownSchemas()
 	if err != nil {
-		return err
+		return others, err
 	}
 	s := schemas[d.GroupVersionKind()]
 	if s == nil {
-		return fmt.Errorf("apiVersion %q is not served", d.GetAPIVersion())
+		return others, fmt.Errorf("apiVersion %q is not served", d.GetAPIVersion())
 	}
 	object := d.DeepCopy().Object
 	unstructured.RemoveNestedField(object, "metadata", "creationTimestamp")
 	unstructured.RemoveNestedField(object, "status")
-	errs := append(s.decode(object), fieldErrors(s.validate(ctx, object))...)
+	errs, _ := s.Decode(object)
+	errs = append(errs, FieldErrors(s.validate(ctx, object))...)
 	if errs = errs[:min(len(errs), v1beta1.MaxErrors)]; len(errs) > 0 {
-		return &refusedError{fmt.Sprintf("%s %q", d.GetKind(), d.GetName()), errs}
+		return others, &RefusedError{fmt.Sprintf("%s %q", d.GetKind(), d.GetName()), errs}
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, into); err != nil {
-		return fmt.Errorf("cannot read the %s %q: %w", d.GetKind(), d.GetName(), err)
+	var t T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &t); err != nil {
+		return others, fmt.Errorf("cannot read the %s %q: %w", d.GetKind(), d.GetName(), err)
 	}
-	return nil
+	return append(others, t), nil
 }
 
-// refusedError says that the API server would refuse an object, and why.
-type refusedError struct {
-	object string
-	errs   []FieldError
+// RefusedError says that the API server would refuse an object, and why.
+type RefusedError struct {
+	Object string
+	Errs   []FieldError
 }
 
-func (e *refusedError) Error() string {
-	return fmt.Sprintf("the API server would refuse the %s: %s", e.object, joined(e.errs))
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("the API server would refuse the %s: %s", e.Object, Joined(e.Errs))
 }
 
 // CRD of files: what the API server would say about its resource, in the version that it prefers, and the CRD as JSON.
@@ -214,7 +187,7 @@ type CRD struct {
 	served []string // served are the versions.
 }
 
-func readCRD(d *document) (CRD, error) {
+func readCRD(d *Document) (CRD, error) {
 	text, err := d.MarshalJSON()
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err == nil {
@@ -244,9 +217,9 @@ func ReadCRDs(ctx context.Context, in io.Reader, progress io.Writer, paths []str
 	if err != nil {
 		return nil, err
 	}
-	w := newWorld("")
+	w := NewWorld("")
 	err = w.addAll(ctx, objects)
-	return slices.Collect(maps.Values(w.crds)), err
+	return slices.Collect(maps.Values(w.CRDs)), err
 }
 
 // preferred returns the version that the API server prefers, empty if there is none.
@@ -257,28 +230,28 @@ func preferred(versions []string) string {
 	return slices.MaxFunc(versions, version.CompareKubeAwareVersionStrings)
 }
 
-// isOf reports whether a resource, <plural>.<group>, may be that of a kind: English has three plurals.
-func isOf(resource string, kind schema.GroupVersionKind) bool {
+// IsOf reports whether a resource, <plural>.<group>, may be that of a kind: English has three plurals.
+func IsOf(resource string, kind schema.GroupVersionKind) bool {
 	plural, group, _ := strings.Cut(resource, ".")
 	name := strings.ToLower(kind.Kind)
 	stem, y := strings.CutSuffix(name, "y")
 	return group == kind.Group && (plural == name || plural == name+"s" || plural == name+"es" || y && plural == stem+"ies")
 }
 
-// resolve a resource by its name, <plural>.<group>, in a version, or in the preferred one if that is empty; a notServedError where there is
+// Resolve a resource by its name, <plural>.<group>, in a version, or in the preferred one if that is empty; a notServedError where there is
 // none. Where its CRD does not serve the version, it is in the preferred one, with an error.
-func (s *source) resolve(ctx context.Context, name, version string, verbs ...string) (found resource, err error) {
-	definition, defined := s.crds[name]
+func (s *source) Resolve(ctx context.Context, name, version string, verbs ...string) (found Resource, err error) {
+	definition, defined := s.CRDs[name]
 	switch {
-	case s.cluster != nil:
-		found.Resource, err = s.cluster.Resolve(ctx, name, version, verbs...)
-		if !defined || !notServed(err) {
+	case s.Cluster != nil:
+		found.Resource, err = s.Cluster.Kinds.Resolve(ctx, name, version, verbs...)
+		if !defined || !NotServed(err) {
 			return found, err
 		}
 	case !defined:
 		return s.guess(name, version), nil
 	}
-	found = resource{Resource: definition.Resource, new: s.cluster != nil && found.Kind == ""}
+	found = Resource{Resource: definition.Resource, new: s.Cluster != nil && found.Kind == ""}
 	if version != "" && !slices.Contains(definition.served, version) {
 		return found, notServedError{fmt.Errorf("the CRD %q does not serve the version for which the paths are written, %q, but %s: "+
 			"write the paths for one of these, and set spec.claims.version to it", name, version, strings.Join(definition.served, ", "))}
@@ -289,13 +262,13 @@ func (s *source) resolve(ctx context.Context, name, version string, verbs ...str
 
 // guess a resource without a CRD from the first object, so that a typing error in a later one does not count. A kind without any object
 // counts as installed, and has no classes.
-func (s *source) guess(name, version string) resource {
-	r := resource{guessed: true}
+func (s *source) guess(name, version string) Resource {
+	r := Resource{Guessed: true}
 	_, r.Group, _ = strings.Cut(name, ".")
 	var versions []string
-	for _, d := range slices.Concat(s.objects, s.claims) {
+	for _, d := range slices.Concat(s.objects, s.Claims) {
 		gvk := d.GroupVersionKind()
-		if !isOf(name, gvk) || r.Kind != "" && gvk.Kind != r.Kind { // Kinds of one plural differ in case alone.
+		if !IsOf(name, gvk) || r.Kind != "" && gvk.Kind != r.Kind { // Kinds of one plural differ in case alone.
 			continue
 		}
 		r.Kind = gvk.Kind
@@ -306,10 +279,9 @@ func (s *source) guess(name, version string) resource {
 	return r
 }
 
-// schema of a kind, nil where none is at hand; a notServedError where the version is not served. In a cluster, it is that of the CRD, for
-// those who may read it, and else that of the OpenAPI document, which every user may read. It lacks what a CRD says of the metadata.
-func (s *source) schema(ctx context.Context, kind schema.GroupVersionKind) (*objectSchema, error) {
-	for name, c := range s.crds {
+// schema of a kind, nil where none is at hand; a notServedError where the version is not served.
+func (s *source) schema(ctx context.Context, kind schema.GroupVersionKind) (*Schema, error) {
+	for name, c := range s.CRDs {
 		if c.GroupKind() != kind.GroupKind() {
 			continue
 		}
@@ -318,29 +290,14 @@ func (s *source) schema(ctx context.Context, kind schema.GroupVersionKind) (*obj
 		}
 		return schemaOfCRD(c.JSON, kind.Version)
 	}
-	if s.cluster == nil {
+	if s.Cluster == nil {
 		return nil, nil // Nothing is known of it.
 	}
-	version := kind.GroupVersion()
-	mapping, err := s.cluster.API.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-	switch {
-	case meta.IsNoMatchError(err):
-		return nil, notServedError{fmt.Errorf("the API server does not serve %s of %s", kind.Kind, version)}
-	case err != nil:
-		return nil, fmt.Errorf("cannot look up %s: %w", version, truncate.Error(err))
-	}
-	if text, err := s.cluster.CRD(ctx, mapping.Resource.GroupResource().String()); err == nil {
-		return schemaOfCRD(text, kind.Version)
-	}
-	document, err := s.cluster.OpenAPI(ctx, version)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the schema of %s: %w", version, err)
-	}
-	return schemaOfOpenAPI(document, kind)
+	return s.Cluster.Schema(ctx, kind)
 }
 
 // classes of the cluster, with those of the files, and without those that are removed.
-func (s *source) classes(ctx context.Context, kind *inventory.ClassKind, of resource) (classes *inventory.Classes, err error) {
+func (s *source) classes(ctx context.Context, kind *inventory.ClassKind, of Resource) (classes *inventory.Classes, err error) {
 	var added []*inventory.Class
 	seen := places{}
 	for i := range s.objects {
@@ -350,7 +307,7 @@ func (s *source) classes(ctx context.Context, kind *inventory.ClassKind, of reso
 		}
 		c := d.DeepCopy()
 		if c.GetName() == "" {
-			return nil, fmt.Errorf("%s: this class has no metadata.name: give it one", d.where)
+			return nil, fmt.Errorf("%s: this class has no metadata.name: give it one", d.Where)
 		}
 		namespace := ""
 		if kind.Namespaced {
@@ -358,18 +315,18 @@ func (s *source) classes(ctx context.Context, kind *inventory.ClassKind, of reso
 		}
 		c.SetNamespace(namespace)
 		if err := seen.add(d, namespace); err != nil {
-			if s.twice == nil {
-				return nil, fmt.Errorf("%s: %w", d.where, err)
+			if s.Twice == nil {
+				return nil, fmt.Errorf("%s: %w", d.Where, err)
 			}
-			s.twice(d, err)
+			s.Twice(d, err)
 			continue
 		}
 		added = append(added, kind.NewClass(c, c.Object))
 	}
-	if s.cluster == nil || of.new {
+	if s.Cluster == nil || of.new {
 		return s.remove(inventory.NewClasses(kind, added), of), nil
 	}
-	if classes, err = s.cluster.Classes(ctx, kind); err != nil {
+	if classes, err = s.Cluster.Kinds.Classes(ctx, kind); err != nil {
 		return nil, err
 	}
 	for _, c := range added {
@@ -379,17 +336,17 @@ func (s *source) classes(ctx context.Context, kind *inventory.ClassKind, of reso
 }
 
 // object of a resource; nil where there is none, or nothing is known of it.
-func (s *source) object(ctx context.Context, of resource, namespace, name string) (map[string]any, error) {
-	for n, d := range slices.Concat(s.objects, s.claims) {
+func (s *source) object(ctx context.Context, of Resource, namespace, name string) (map[string]any, error) {
+	for n, d := range slices.Concat(s.objects, s.Claims) {
 		in := cmp.Or(d.GetNamespace(), s.objectNamespace)
 		if n >= len(s.objects) {
-			in = cmp.Or(d.GetNamespace(), s.claimNamespace)
+			in = cmp.Or(d.GetNamespace(), s.ClaimNamespace)
 		}
 		if d.GroupVersionKind().GroupKind() == of.GroupKind() && d.GetName() == name && (in == namespace || !of.Namespaced) {
 			return d.Object, nil
 		}
 	}
-	if s.cluster == nil || of.new ||
+	if s.Cluster == nil || of.new ||
 		len(content.IsPathSegmentName(name)) > 0 || len(content.IsPathSegmentName(namespace)) > 0 || of.Namespaced && namespace == "" {
 		return nil, nil // Authors of claims make names up. No object can have this one.
 	}
@@ -399,7 +356,7 @@ func (s *source) object(ctx context.Context, of resource, namespace, name string
 	}
 	found := &unstructured.Unstructured{}
 	found.SetGroupVersionKind(of.GroupVersionKind)
-	err := s.cluster.API.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found)
+	err := s.Cluster.API.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found)
 	if err != nil {
 		found.Object = nil
 	}

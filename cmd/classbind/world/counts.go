@@ -1,0 +1,105 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/rules"
+)
+
+// Count the claims of the cluster that use the capacities of the classes of a claim kind. Each claim kind is listed once. It returns the
+// class kinds of whose classes it is not known how much is taken, and why.
+func (w *World) Count(ctx context.Context, k *v1beta1.ClaimKind) (unknown []string, err error) {
+	for _, ck := range rules.Serving(k, w.ClassKinds) {
+		if !ck.HasCapacity() {
+			continue
+		}
+		isUnknown := w.Cluster == nil
+		for _, served := range rules.Served(ck, w.ClaimKinds) {
+			if failed := w.countClaims(ctx, served); failed != nil {
+				isUnknown, err = true, fmt.Errorf("cannot list the claims of %q: %w", served.Name, failed)
+			}
+		}
+		if isUnknown {
+			unknown = append(unknown, ck.Name)
+		}
+	}
+	slices.Sort(unknown)
+	return unknown, err
+}
+
+// countClaims of a kind by class, once.
+func (w *World) countClaims(ctx context.Context, k *v1beta1.ClaimKind) error {
+	if w.inCluster[k.Name] != nil || w.Cluster == nil {
+		return w.uncounted[k.Name]
+	}
+	serving := rules.Serving(k, w.ClassKinds)
+	kind, offer := selector.NewClaimKind(k, serving...), []*inventory.Classes{}
+	kind.Tally = &selector.Tally{}
+	for _, ck := range serving { // A view says whose claims a reference cannot tell apart.
+		if compiled, err := (&Kind{world: w}).classKind(ctx, ck); err == nil && compiled != nil {
+			offer = append(offer, inventory.NewClasses(compiled.ClassKind, nil))
+		}
+	}
+	view := selector.NewView(kind, offer)
+	view.Conflict = selector.ConflictOf(k, w.ClaimKinds)
+	w.inCluster[k.Name] = view
+	of := w.Resource(ctx, k)
+	err := of.Unread
+	if of.new || NotServed(err) { // There are none.
+		return nil
+	}
+	if err == nil {
+		err = w.Cluster.Objects.Pages(ctx, of.Of(k.Resource()), "", func(raw []byte) error {
+			s, err := latebinding.ReadStored(kind, raw)
+			if err == nil { // Others are counted nevertheless.
+				for _, class := range s.Classes {
+					kind.Tally.Bind(class, kind.ShareOf(s.Namespace, s.Usage))
+				}
+			}
+			return nil
+		}, ctx.Err)
+	}
+	w.uncounted[k.Name] = err
+	return err
+}
+
+// CountRoom has the kind know how much of each class is taken. A note says of which class kinds that is not known.
+func (k *Kind) CountRoom(ctx context.Context) {
+	if !k.Kind.Limited || k.Kind.Room != nil {
+		return
+	}
+	k.Kind.Room = k.world.inCluster.Room
+	switch unknown, err := k.world.Count(ctx, k.spec); {
+	case err != nil:
+		k.note("not all is known that is taken of each class of %s: %v", selector.List(unknown), err)
+	case len(unknown) > 0:
+		k.note("how much is taken of each class of %s is not known here: each counts as empty", selector.List(unknown))
+	}
+}
+
+// Count the claims of the cluster by class, where the strategy or a capacity goes by that, for whoever binds claims. It goes on with the
+// counts of the same kind as it was before, unless they would differ.
+func (k *Kind) Count(ctx context.Context, before *Kind) error {
+	if !k.Kind.Limited && !k.Kind.Strategy.Counted {
+		return nil
+	}
+	w := k.world
+	if before != nil && before.Kind.Tally != nil && before.Kind.Same(k.Kind) {
+		w.inCluster, w.uncounted = before.world.inCluster, before.world.uncounted
+	}
+	err := w.countClaims(ctx, k.spec)
+	k.CountRoom(ctx)
+	k.Kind.Tally = w.inCluster[k.spec.Name].Kind.Tally
+	_, failed := w.Count(ctx, k.spec)
+	if err = errors.Join(err, failed); err != nil {
+		return fmt.Errorf("cannot count the claims of each class: %w", err)
+	}
+	return nil
+}
