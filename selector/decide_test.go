@@ -373,9 +373,7 @@ func crossplaneClassKind() v1beta1.ClassKindSpec {
 
 // newView makes a view with an index, as an inventory does.
 func newView(kind *ClaimKind, classes []*inventory.Classes) *View {
-	v := NewView(kind, classes)
-	v.MakeIndex()
-	return v
+	return NewView(kind, classes)
 }
 
 var (

@@ -29,7 +29,7 @@ type expressive struct {
 	claims  *v1beta1.ClaimKind
 	kind    *v1beta1.ClassKind
 	classes []map[string]any
-	// indexed views answer as an inventory does.
+	// indexed says that the index has all classes. Otherwise, the last changed after it was made.
 	indexed bool
 }
 
@@ -64,7 +64,7 @@ func (e *expressive) withMany(n int, name string, spec map[string]any) {
 
 func (e *expressive) view() *View {
 	kind := inventory.NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, e.claims)
-	var classes []*inventory.Class
+	classes := inventory.NewClasses(kind, nil)
 	for _, content := range e.classes {
 		metadata := content["metadata"].(map[string]any)
 		meta := &metav1.ObjectMeta{Name: metadata["name"].(string), Labels: map[string]string{"all": "yes"}, Annotations: map[string]string{}}
@@ -72,13 +72,12 @@ func (e *expressive) view() *View {
 		for key, value := range annotations {
 			meta.Annotations[key] = value.(string)
 		}
-		classes = append(classes, kind.NewClass(meta, content))
+		classes = classes.With(kind.NewClass(meta, content))
 	}
-	claimKind := NewClaimKind(e.claims, e.kind)
 	if e.indexed {
-		return newView(claimKind, []*inventory.Classes{inventory.NewClasses(kind, classes)})
+		classes = inventory.NewClasses(kind, classes.All())
 	}
-	return NewView(claimKind, []*inventory.Classes{inventory.NewClasses(kind, classes)})
+	return NewView(NewClaimKind(e.claims, e.kind), []*inventory.Classes{classes})
 }
 
 // decide on a claim with this spec.
@@ -420,7 +419,7 @@ func TestStatusSeatsNobody(t *testing.T) {
 }
 
 // TestServingClasses proves that an inventory, which looks at what changes alone, has the
-// classes, the index and the decisions of a view that is made anew.
+// classes and the decisions of a view that is made anew, and finds what a scan finds.
 func TestServingClasses(t *testing.T) {
 	const mark = "example.org/default"
 	e := newExpressive(func(s *v1beta1.ClaimKindSpec, k *v1beta1.ClassKindSpec) {
@@ -436,6 +435,7 @@ func TestServingClasses(t *testing.T) {
 	e.kind.Spec.ClaimKinds = append(e.kind.Spec.ClaimKinds, v1beta1.ClaimKindLink{Name: plain.Name})
 	kind := inventory.NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, e.claims, plain)
 	r := rand.New(rand.NewPCG(17, 1)) //nolint:gosec // It has to be reproducible.
+	specs := map[*inventory.Class]map[string]any{}
 	class := func() *inventory.Class {
 		spec := map[string]any{"driver": string("abc"[r.IntN(3)])}
 		if r.IntN(8) > 0 {
@@ -445,7 +445,19 @@ func TestServingClasses(t *testing.T) {
 		if r.IntN(3) == 0 {
 			meta.Annotations = map[string]string{mark: "true"}
 		}
-		return kind.NewClass(meta, map[string]any{"spec": spec})
+		c := kind.NewClass(meta, map[string]any{"spec": spec})
+		specs[c] = spec
+		return c
+	}
+	// scan counts the classes that fit a claim, each by itself.
+	scan := func(classes *inventory.Classes, claim map[string]any) (count int) {
+		for _, c := range classes.All() {
+			size, has := specs[c]["size"].(int64)
+			if has && size > 1 && size != 3 && size <= claim["most"].(int64) && specs[c]["driver"] == claim["driver"] {
+				count++
+			}
+		}
+		return count
 	}
 	i := NewInventory()
 	i.SetClaimKind(NewClaimKind(e.claims, e.kind))
@@ -465,11 +477,12 @@ func TestServingClasses(t *testing.T) {
 		fresh := NewView(view.Kind, []*inventory.Classes{classes})
 		require.Equal(t, fresh.Classes[0].All(), view.Classes[0].All(), "We should serve the same classes (%d)", step)
 		require.Equal(t, fresh.DefaultsBySeat(), view.DefaultsBySeat(), "We should have the same defaults (%d)", step)
-		indexed := fresh.Offer
-		indexed.MakeIndex()
-		require.Equal(t, indexed, view.Offer, "We should index the same (%d)", step)
+		for seat, defaults := range fresh.DefaultsBySeat() {
+			require.Equal(t, defaults, view.DefaultsOf(seat), "We should find the defaults of a partition (%d)", step)
+		}
 		spec := map[string]any{"driver": string("abc"[r.IntN(3)]), "most": int64(r.IntN(5))}
-		if r.IntN(2) == 0 {
+		asks := r.IntN(2) == 0
+		if asks {
 			spec = all(spec)
 		}
 		object := map[string]any{"metadata": map[string]any{"name": "db"}, "spec": spec}
@@ -477,6 +490,9 @@ func TestServingClasses(t *testing.T) {
 		for n, v := range []*View{view, fresh} {
 			d := decided(t, new(Decider), v, v.Kind.Read("team", "db", object), Admit)
 			texts[n] = fmt.Sprint(d.Class, d.Candidates, d.DroppedText(), d.Warning(), d.Reason())
+			if asks {
+				require.Equal(t, scan(classes, spec), d.Candidates, "We should find what a scan finds (%d)", step)
+			}
 		}
 		require.Equal(t, texts[1], texts[0], "We should decide the same (%d)", step)
 	}

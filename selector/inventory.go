@@ -143,12 +143,11 @@ func (i *Inventory) ChangeClass(s *inventory.Classes, namespace, name string) {
 		return
 	}
 	i.classes[s.Kind.Name] = s
-	change := inventory.NewChange(old, s, namespace, name)
 	i.views = maps.Clone(i.views)
-	for _, name := range s.Kind.ClaimKinds {
-		if old := i.views[name]; old != nil {
-			if v := *old; change.Apply(&v.Offer) {
-				i.views[name] = &v
+	for _, claimKind := range s.Kind.ClaimKinds {
+		if known := i.views[claimKind]; known != nil {
+			if v := *known; v.Change(old, s, namespace, name) {
+				i.views[claimKind] = &v
 			}
 		}
 	}
@@ -257,10 +256,6 @@ func (i *Inventory) update(claimKinds ...string) {
 		v.RelatedMissing = v.relateTo(i.related)
 		v.Fault = cmp.Or(v.Fault, v.Missing, v.RelatedMissing)
 		v.Conflict = kind.conflict(name, slices.Min(rivals(i.claimKinds, kind)))
-		hasIndex := func(other *View) bool { return v.ShareIndex(&other.Offer) }
-		if i.open && !slices.ContainsFunc(slices.Collect(maps.Values(i.views)), hasIndex) {
-			v.MakeIndex() // Before it is open, each kind that is listed would do so again.
-		}
 		i.views[name] = v
 	}
 	i.publish()

@@ -102,21 +102,21 @@ func admissible(s *v1beta1.ClaimKindSpec) bool {
 // fuzzedWorld has classes with labels of few keys and values, so that selectors match
 // them, and the same labels by the names of the classes.
 type fuzzedWorld struct {
-	indexed, scanned *View
+	indexed, changed *View
 	labels           map[string]labels.Set
 }
 
 func newFuzzedWorld() fuzzedWorld {
 	random := rand.New(rand.NewPCG(9, 10)) //nolint:gosec // It has to be reproducible.
 	kind, world := newKind("as.example.org", "A"), fuzzedWorld{labels: map[string]labels.Set{}}
-	var classes []*inventory.Class
+	classes := inventory.NewClasses(kind, nil)
 	for i := range 50 {
 		name, set := fmt.Sprintf("class-%02d", i), randomLabels(random)
 		world.labels[name] = set
-		classes = append(classes, kind.NewClass(&metav1.ObjectMeta{Name: name, Labels: set}, nil))
+		classes = classes.With(kind.NewClass(&metav1.ObjectMeta{Name: name, Labels: set}, nil))
 	}
-	offered := []*inventory.Classes{inventory.NewClasses(kind, classes)}
-	world.indexed, world.scanned = newView(NewClaimKind(postgres()), offered), NewView(NewClaimKind(postgres()), offered)
+	world.indexed = NewView(NewClaimKind(postgres()), []*inventory.Classes{inventory.NewClasses(kind, classes.All())})
+	world.changed = NewView(NewClaimKind(postgres()), []*inventory.Classes{classes})
 	return world
 }
 
@@ -221,7 +221,7 @@ func fuzzSelector(f *testing.F, claimOf func(text string) (object string, field 
 		case want.Selector == nil:
 			return
 		}
-		for name, v := range map[string]*View{"indexed": world.indexed, "scanned": world.scanned} {
+		for name, v := range map[string]*View{"indexed": world.indexed, "changed": world.changed} {
 			wanted, found := world.selected(want.Selector), asked(v, got)
 			if !slices.Equal(wanted, found) {
 				t.Errorf("We should find the classes that match %q, %s: %q and not %q", want.Selector, name, wanted, found)

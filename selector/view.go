@@ -51,12 +51,12 @@ func (v *View) Incomplete() *inventory.Fault {
 	return v.Missing
 }
 
-// NewView puts the classes of several kinds together. It has no index, so the time to choose grows with the number of classes.
+// NewView puts the classes of several kinds together.
 func NewView(kind *ClaimKind, classes []*inventory.Classes) *View {
 	return viewAfter(kind, classes, nil, false)
 }
 
-// With returns a view of the same claim kind with other classes, and no index. Those that the view knows are not judged again.
+// With returns a view of the same claim kind with other classes. Those that the view knows are not judged again.
 func (v *View) With(classes []*inventory.Classes) *View {
 	other := viewAfter(v.Kind, classes, v, true)
 	other.needs, other.related, other.Unread = v.needs, v.related, v.Unread

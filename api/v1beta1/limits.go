@@ -18,8 +18,8 @@ const (
 	// MaxSelectorWordBytes limits a key, an operator or a value in a class selector. It is the length of the longest valid key,
 	// prefix/name. It protects the memory of the regular expressions that check keys and values. Beyond it, the claim is refused (422).
 	MaxSelectorWordBytes = 253 + len("/") + 63
-	// MaxSelectorComparisons limits the comparisons of numbers (Gt, Lt) in a class selector. They read the text of a label, where other
-	// requirements read values side by side in memory, and cost several times the CPU. Beyond it, the claim is refused (422).
+	// MaxSelectorComparisons limits the comparisons of numbers (Gt, Lt) in a class selector. They read the labels of each class, where
+	// other requirements read sets of classes, and cost several times the CPU. Beyond it, the claim is refused (422).
 	MaxSelectorComparisons = 8
 	// MaxReferenceBytes limits a class reference that is put back after an update removed it, as JSON. It protects the memory for answers.
 	// Beyond it, the update is left alone, and its author is warned.

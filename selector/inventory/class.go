@@ -5,6 +5,7 @@ package inventory
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -136,7 +137,7 @@ func (k *ClassKind) readWeight(c *Class, weight any, at *field.Path) {
 	}
 }
 
-// Hash of texts joined by slashes, for the draw. Authors can make up many names with the same hash, so tables use claim.PlaceOf instead.
+// Hash of texts joined by slashes, for the draw. Authors can make up many names with the same hash, so maps use claim.PlaceOf instead.
 func Hash(texts ...string) uint64 {
 	var d xxhash.Digest
 	d.Reset()
@@ -235,15 +236,13 @@ func (c *Class) Target() claim.Target {
 	return claim.Target{GroupVersionKind: c.Kind.GroupVersionKind, Namespace: c.Namespace, Name: c.Name}
 }
 
-// Labels of a class, sorted by the hashes of their keys, so that a query finds its keys in one pass over adjacent numbers: authors may give
-// many classes many labels, and to follow a pointer for each would take most of the time. A label that many classes have is held once,
-// because labels are most of what is held of a class.
+// Labels of a class, sorted by their keys. A label that many classes have is held once, because labels are most of what is held of a class.
 type Labels []keyed
 
-// keyed is a label with its key, and the hash of the key.
+// keyed is a label with the hash of its key: authors may give many classes many labels, and to follow a pointer for each would take most of
+// the time of a claim.
 type keyed struct {
 	hash  uint64
-	key   unique.Handle[string]
 	label unique.Handle[label]
 }
 
@@ -257,19 +256,23 @@ type label struct {
 // noNumber stands for a value that is not a number. No label value begins with a minus.
 const noNumber = math.MinInt64
 
-func newLabel(key unique.Handle[string], value string) unique.Handle[label] {
+func newKeyed(key, value string) keyed {
+	return keyed{hashOf(key), unique.Make(label{unique.Make(key), value, numberOf(value)})}
+}
+
+func numberOf(value string) int64 {
 	number, err := strconv.ParseInt(value, 10, 64)
 	if err != nil {
-		number = noNumber
+		return noNumber
 	}
-	return unique.Make(label{key, value, number})
+	return number
 }
 
 // Set has the labels by their keys.
 func (l Labels) Set() map[string]string {
 	set := make(map[string]string, len(l))
 	for _, k := range l {
-		set[k.key.Value()] = k.label.Value().value
+		set[k.label.Value().key.Value()] = k.label.Value().value
 	}
 	return set
 }
@@ -280,11 +283,9 @@ func NewLabels(set map[string]string) Labels {
 		return nil
 	}
 	l := make(Labels, 0, len(set))
-	for key, value := range set {
-		h := unique.Make(key)
-		l = append(l, keyed{text(key).Hash(), h, newLabel(h, value)})
+	for _, key := range slices.Sorted(maps.Keys(set)) {
+		l = append(l, newKeyed(key, set[key]))
 	}
-	slices.SortFunc(l, func(a, b keyed) int { return cmp.Compare(a.hash, b.hash) })
 	return l
 }
 
@@ -300,33 +301,10 @@ func labelsFit(set map[string]string) bool {
 	return size <= v1beta1.MaxClassLabelBytes
 }
 
-// from returns the labels whose hash is at least this one. It looks for near ones step by step, which the processor predicts well.
-func (l Labels) from(hash uint64) Labels {
-	const near = 16
-	for i := range min(len(l), near) {
-		if l[i].hash >= hash {
-			return l[i:]
-		}
-	}
-	if len(l) <= near {
-		return nil
-	}
-	i, _ := slices.BinarySearchFunc(l[near:], hash, func(k keyed, hash uint64) int { return cmp.Compare(k.hash, hash) })
-	return l[near+i:]
-}
-
 // Lookup the value of a key.
 func (l Labels) Lookup(key string) (value string, exists bool) {
-	hash := text(key).Hash()
-	for _, k := range l.from(hash) {
-		if k.hash != hash {
-			break
-		}
-		if k.key.Value() == key {
-			return k.label.Value().value, true
-		}
-	}
-	return "", false
+	found, exists := l.find(key, hashOf(key))
+	return found.value, exists
 }
 
 // Has reports whether there is a label of that key.

@@ -117,7 +117,7 @@ func checkClass(t *testing.T, c *Class, u *unstructured.Unstructured, weight any
 	if again := kept.With(c); again != kept {
 		t.Error("We should see that nothing has changed.")
 	}
-	if kept.Without(c.Namespace, c.Name).Len() != 0 || kept.defaults.Len() > 1 {
+	if kept.Without(c.Namespace, c.Name).Len() != 0 || len(kept.defaults()) > 1 {
 		t.Error("We should find the class by its name.")
 	}
 }

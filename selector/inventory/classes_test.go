@@ -15,6 +15,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/expression"
 )
 
 // Classes after many changes, and their index, equal those that are built at once, and nothing is left of classes that are gone.
@@ -43,12 +44,10 @@ func TestClassesChange(t *testing.T) {
 	reach := claimKind()
 	reach.Spec.Classes.Namespaces.From = v1beta1.FromAll
 	model, current := []map[className]*Class{{}, {}}, []*Classes{NewClasses(kinds[0], nil), NewClasses(kinds[1], nil)}
-	offers := []*Offer{newIndexed(reach, current...), newOffer(reach, current...), newIndexed(reach, current[0])}
-	require.True(t, offers[1].ShareIndex(offers[0]))
+	offers := []*Offer{newOffer(reach, current...), newOffer(claimKind(), current...), newOffer(reach, current[0])}
 	change := func(from, to *Classes, namespace, name string) {
-		change := NewChange(from, to, namespace, name)
 		for _, o := range offers {
-			assert.Equal(t, len(o.Classes) == 2 || to.Kind == kinds[0], change.Apply(o))
+			assert.Equal(t, len(o.Classes) == 2 || to.Kind == kinds[0], o.Change(from, to, namespace, name))
 		}
 	}
 	older, oldClasses := current[0], []*Class{}
@@ -71,18 +70,23 @@ func TestClassesChange(t *testing.T) {
 			want := NewClasses(kinds[k], slices.Collect(maps.Values(model[k])))
 			require.Equal(t, len(model[k]), got.Len(), "We should count the classes (%d)", i)
 			require.Equal(t, want.All(), got.All(), "We should have each class as it was last put there (%d)", i)
-			require.Equal(t, sorted(want.defaults), sorted(got.defaults), "We should know the default classes (%d)", i)
-			require.Equal(t, sorted(want.faulty), sorted(got.faulty), "We should know the faulty classes (%d)", i)
-			require.Equal(t, want.byNamespace, got.byNamespace, "We should know the classes of each namespace (%d)", i)
+			require.Equal(t, want.defaults(), got.defaults(), "We should know the default classes (%d)", i)
+			require.Equal(t, want.Faulty(isFaulty), got.Faulty(isFaulty), "We should know the faulty classes (%d)", i)
+			require.Equal(t, newIndex(got.members.base), got.index, "We should index what is there, and nothing else (%d)", i)
 		}
 		for _, o := range offers {
-			require.Equal(t, newIndex(o.Classes, nil), o.index, "We should index what is there, and nothing else (%d)", i)
-			for range 20 {
+			fresh := newOffer(reach, o.Classes...)
+			fresh.demand = o.demand
+			for _, namespace := range []string{"", "0", "1", "none"} {
+				require.Equal(t, fresh.LenOffered(namespace), o.LenOffered(namespace), "We should know the classes of each namespace (%d)", i)
 				s := randomSelector(t, random)
-				require.Equal(t, matching(newOffer(reach, o.Classes...), s), matching(o, s), "We should find what matches %q (%d)", s, i)
+				require.Equal(t, scanned(o, namespace, s), visited(o, namespace, s), "We should find what matches %q (%d)", s, i)
 			}
 		}
-		require.Same(t, offers[0].index, offers[1].index, "We should hold one index of the same classes.")
+		for k := range kinds {
+			require.Same(t, current[k], offers[0].Classes[k], "We should hold one index of the same classes.")
+			require.Same(t, current[k], offers[1].Classes[k], "We should hold one index of the same classes.")
+		}
 		require.Equal(t, oldClasses, older.All(), "We should leave classes as they were.")
 		older, oldClasses = current[0], current[0].All()
 	}
@@ -92,9 +96,9 @@ func TestClassesChange(t *testing.T) {
 			current[k] = before.Without(name.namespace, name.name)
 			change(before, current[k], name.namespace, name.name)
 		}
-		assert.Equal(t, &Classes{Kind: kinds[k]}, current[k], "We should keep nothing of classes that are gone.")
+		assert.Zero(t, current[k].members, "We should keep nothing of classes that are gone.")
+		assert.Equal(t, newIndex(nil), current[k].index, "We should keep nothing of classes that are gone.")
 	}
-	assert.Equal(t, &index{}, offers[0].index, "We should keep nothing of classes that are gone.")
 }
 
 func TestClassesAreTheSame(t *testing.T) {
@@ -140,74 +144,55 @@ func TestClassesAreTheSame(t *testing.T) {
 	assert.False(t, NewClasses(newKind("as.example.org", "A"), x.All()).SameSummary(x), "We should tell the kind from one that is registered anew.")
 }
 
-// twin is a key that shares its hash with many others.
-type twin int
-
-func (k twin) Hash() uint64 { return uint64(k%7) << 61 } //nolint:gosec // No key is negative.
-
-// number is a key whose hash few others come near to, or many.
-type number int
-
-func (k number) Hash() uint64 { return uint64(k) * 0x9e3779b97f4a7c15 &^ (uint64(k%3) * 0xfff) } //nolint:gosec // No key is negative.
-
-func TestTable(t *testing.T) {
-	t.Run("Twins", func(t *testing.T) { testTable[twin](t, 7*(maxChunk+50)) })
-	t.Run("Numbers", func(t *testing.T) { testTable[number](t, 5000) })
-}
-
-func testTable[K interface {
-	~int
-	tableKey
-}](t *testing.T, keys int) {
-	t.Helper()
+// A list after many changes has what a map has, in order, and is never changed itself.
+func TestList(t *testing.T) {
+	type item = object
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // It has to be reproducible.
-	d, model := table[K, int]{}, map[K]int{}
-	before, modelBefore := d, map[K]int{}
-	for i := range 20 * keys {
-		k := K(random.IntN(keys))
+	const steps = 20_000
+	byName := func(a, b item) int { return a.compare(b.className) }
+	sorted := func(model map[className]item) []item { return slices.SortedFunc(maps.Values(model), byName) }
+	l, model := list[item]{}, map[className]item{}
+	before, modelBefore := l, maps.Clone(model)
+	for i := range steps {
+		n := className{fmt.Sprint(random.IntN(5)), fmt.Sprint(random.IntN(200))}
 		// First it grows, and then it shrinks to nothing.
-		if random.IntN(20*keys) > i {
-			d, model[k] = d.With(k, i), i
+		if random.IntN(steps) > i {
+			model[n] = item{n, new(expression.Object)}
+			l = l.with(n, model[n])
 		} else {
-			d = d.Without(k)
-			delete(model, k)
+			delete(model, n)
+			l = l.with(n)
 		}
-		value, ok := d.Get(k)
-		want, has := model[k]
-		require.Equal(t, has, ok, "We should find a key that is there, and no other (%d)", i)
-		require.Equal(t, want, value, "We should find what was put there last (%d)", i)
-		require.Len(t, model, d.size, "We should count the keys (%d)", i)
-		if i%keys == 0 {
-			requireTable(t, model, d)
-			requireTable(t, modelBefore, before) // We should never change a table.
-			before, modelBefore = d, maps.Clone(model)
+		got, ok := l.find(n)
+		want, has := model[n]
+		require.Equal(t, has, ok, "We should find what is there, and nothing else (%d)", i)
+		require.Same(t, want.fields, got.fields, "We should find what was put there last (%d)", i)
+		require.Len(t, model, l.len(), "We should count what is there (%d)", i)
+		changes := max(len(l.added), len(l.gone))
+		require.LessOrEqual(t, changes*changes, max(len(l.base), minChanged*minChanged), "We should look at few changes one by one (%d)", i)
+		if i%100 > 0 {
+			continue
 		}
+		require.Equal(t, sorted(model), l.all(), "We should visit all that is there, in order (%d)", i)
+		require.Equal(t, sorted(modelBefore), before.all(), "We should never change a list (%d)", i)
+		from, to := l.span("3")
+		for at, of := range l.base {
+			require.Equal(t, of.namespace == "3", from <= at && at < to, "We should know where a namespace is (%d)", i)
+		}
+		before, modelBefore = l, maps.Clone(model)
 	}
-	for k := range maps.Clone(model) {
-		d = d.Without(k)
-		delete(model, k)
-		requireTable(t, model, d)
+	for n := range model {
+		l = l.with(n)
 	}
-	require.Zero(t, d, "We should be left with nothing.")
+	require.Zero(t, l, "We should be left with nothing.")
 }
 
-func requireTable[K tableKey](t *testing.T, model map[K]int, d table[K, int]) {
-	t.Helper()
-	all := map[K]int{}
-	d.Each(func(k K, v int) {
-		_, twice := all[k]
-		require.False(t, twice, "We should visit each key once.")
-		all[k] = v
-	})
-	require.Equal(t, model, all, "We should visit all that is there.")
-}
-
-// TestCraftedClasses plays an author who makes up names for one place of a table: another process has other places.
+// TestCraftedClasses plays an author who makes up names and keys for one place of a map: another process has other places.
 func TestCraftedClasses(t *testing.T) {
 	kind := newKind("as.example.org", "A")
 	places := func() []uint64 {
 		c := kind.NewClass(&metav1.ObjectMeta{Namespace: "team", Name: "gold"}, nil)
-		return []uint64{c.Hash(), c.name().Hash(), text("team").Hash(), c.groupless, c.kindless}
+		return []uint64{c.Place, hashOf("team"), c.groupless, c.kindless}
 	}
 	before, seed := places(), claim.Seed
 	defer func() { claim.Seed = seed }()

@@ -2,106 +2,89 @@ package inventory
 
 import (
 	"fmt"
-	"iter"
 	"slices"
-	"unique"
 
-	"github.com/classbind/classbind/selector/fields"
+	"k8s.io/apimachinery/pkg/selection"
+
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// derivation gives classes further keys in the index of a view, beside their labels: the
-// fields that equality terms ask for, and of a default class its partition.
+// derivation gives classes further keys in the index, beside their labels: for the claims of one kind, the fields that equality terms ask
+// for, and of a default class its partition. Without it, the classes of a kind have the same keys for the claims of all kinds.
 type derivation struct {
-	paths []derivedPath
-	// partitions is the kind whose partition default classes are indexed by, nil if there is none.
-	partitions *Demand
+	equal  []*rules.Equality // of different keys
+	demand *Demand
 }
 
-type derivedPath struct {
-	key  keyed // without a label
-	path fields.Path
-}
+const (
+	// defaultKey is the key of a default class, and its value the partition.
+	defaultKey = "="
+	// faultyKey is the key of a class with which something is wrong.
+	faultyKey = "!"
+)
 
-// partitionKey is the key of the partition of a default class.
-const partitionKey text = "="
-
-func newDerivation(demand *Demand, known []*Classes) *derivation {
-	d := &derivation{}
-	add := func(fits []*rules.Fit) {
-		for _, f := range fits {
-			for _, e := range f.Equal {
-				if d.find(e.Key) == nil {
-					d.paths = append(d.paths, derivedPath{keyed{hash: text(e.Key).Hash(), key: unique.Make(e.Key)}, e.Path})
-				}
+// newDerivation of the classes of a kind, nil if there is none.
+func newDerivation(demand *Demand, kind *ClassKind) *derivation {
+	d := &derivation{demand: demand}
+	for _, f := range slices.Concat(demand.Fits, kind.ForClaims.Fits) {
+		for _, e := range f.Equal {
+			if !slices.ContainsFunc(d.equal, func(o *rules.Equality) bool { return o.Key == e.Key }) {
+				d.equal = append(d.equal, e)
 			}
 		}
 	}
-	add(demand.Fits)
-	for _, s := range known {
-		add(s.Kind.ForClaims.Fits)
-	}
-	if demand.PartitionClass != nil {
-		d.partitions = demand
-	}
-	if len(d.paths) == 0 && d.partitions == nil {
+	if len(d.equal) == 0 && demand.PartitionClass == nil {
 		return nil
 	}
 	return d
 }
 
-func (d *derivation) find(key string) *derivedPath {
-	for i := range d.paths {
-		if d.paths[i].key.key.Value() == key {
-			return &d.paths[i]
-		}
-	}
-	return nil
-}
-
-// labels are what a class has in the index: its labels, and what is derived. nil has none.
+// labels are what a class has in the index: its labels, and what is derived.
 func (d *derivation) labels(c *Class) Labels {
-	if c == nil {
-		return nil
-	}
-	if d == nil {
-		return c.Labels
-	}
 	all := slices.Clip(c.Labels)
-	for _, p := range d.paths {
-		if c.Fields == nil { // A partition may be the same for all classes.
-			break
-		}
-		if value, ok := c.Fields.Lookup(p.path); ok {
-			if text, ok := derivedValue(value); ok {
-				all = append(all, keyed{p.key.hash, p.key.key, newLabel(p.key.key, string(text))})
-			}
+	if isFaulty(c) {
+		all = append(all, newKeyed(faultyKey, ""))
+	}
+	if c.Default {
+		if partition, err := d.partitionFor(c); err == nil {
+			all = append(all, newKeyed(defaultKey, partition))
 		}
 	}
-	if d.partitions != nil && c.Default {
-		if partition, err := d.partitions.PartitionFor(c); err == nil {
-			key := unique.Make(string(partitionKey))
-			all = append(all, keyed{partitionKey.Hash(), key, newLabel(key, partition)})
+	if d == nil || c.Fields == nil {
+		return all
+	}
+	for _, e := range d.equal {
+		if value, ok := c.Fields.Lookup(e.Path); ok {
+			if text, ok := derivedValue(value); ok {
+				all = append(all, newKeyed(e.Key, text))
+			}
 		}
 	}
 	return all
 }
 
+func (d *derivation) partitionFor(c *Class) (string, error) {
+	if d == nil {
+		return "", nil
+	}
+	return d.demand.PartitionFor(c)
+}
+
 // derivedValue is the text of a value in the index, so that equal values have the same; false if the index does not have such values.
-func derivedValue(value any) (text, bool) {
+func derivedValue(value any) (text string, indexed bool) {
 	const exact = 1 << 53 // Above, a float64 equals several integers.
 	switch v := value.(type) {
 	case string:
-		return text("s" + v), true
+		return "s" + v, true
 	case bool:
-		return text(fmt.Sprintf("b%t", v)), true
+		return fmt.Sprintf("b%t", v), true
 	case int64:
 		if v > -exact && v < exact {
-			return text(fmt.Sprintf("n%d", v)), true
+			return fmt.Sprintf("n%d", v), true
 		}
 	case float64:
 		if v == float64(int64(v)) && v > -exact && v < exact {
-			return text(fmt.Sprintf("n%d", int64(v))), true
+			return fmt.Sprintf("n%d", int64(v)), true
 		}
 	}
 	return "", false
@@ -113,7 +96,7 @@ type Value struct {
 	Value    any
 	Err      error
 
-	text text
+	text string
 	// Indexed says that the index has such values.
 	Indexed bool
 }
@@ -143,17 +126,16 @@ func (v *Value) Equals(c *Class) bool {
 // Values of the equalities of a claim.
 type Values []Value
 
-// indexed yields the values of the equalities of some fits that the index may have.
-func (v Values) indexed(fits []*rules.Fit) iter.Seq[*Value] {
-	return func(yield func(*Value) bool) {
-		for _, f := range fits {
-			for _, e := range f.Equal {
-				if value := v.Of(e); value != nil && value.Indexed && !yield(value) {
-					return
-				}
+// terms are the equalities of some fits, with values that the index may have.
+func (v Values) terms(lists ...[]*rules.Fit) (terms []term) {
+	for _, f := range slices.Concat(lists...) {
+		for _, e := range f.Equal {
+			if value := v.Of(e); value != nil && value.Indexed {
+				terms = append(terms, newTerm(e.Key, selection.In, value.text))
 			}
 		}
 	}
+	return terms
 }
 
 // Of an equality, nil if it is not known.

@@ -37,32 +37,28 @@ func TestIndexMatchesAsAScan(t *testing.T) {
 			}
 			offered = append(offered, NewClasses(kind, classes))
 		}
-		indexed, scanned := newIndexed(kind, offered...), newOffer(kind, offered...)
+		indexed, changed := newOffer(kind, offered...), newOffer(kind, oneByOne(offered[0]), oneByOne(offered[1]))
 		for range 50 {
 			claim := claim.Claim{Namespace: []string{"", "0", "1"}[random.IntN(3)], Selector: randomSelector(t, random)}
-			var want []*Class
-			most := 0
-			for _, classes := range offered {
-				for _, c := range classes.All() {
-					reached := c.Namespace == "" || []bool{c.Namespace == claim.Namespace, true, c.Namespace == "0" || c.Namespace == "2"}[n%3]
-					if reached {
-						most++
-					}
-					if reached && claim.Selector.Matches(c.Labels) {
-						want = append(want, c)
-					}
-				}
+			want, most := scanned(indexed, claim.Namespace, claim.Selector), len(scanned(indexed, claim.Namespace, labels.Everything()))
+			for _, o := range []*Offer{indexed, changed} {
+				require.Equal(t, want, visited(o, claim.Namespace, claim.Selector), "We should find each class that %v is offered and matches, and once", claim)
+				require.Equal(t, most, o.LenOffered(claim.Namespace), "We should count the classes that %v is offered", claim)
 			}
-			require.Equal(t, names(want), visited(indexed, claim.Namespace, claim.Selector), "We should find each class that %v is offered and matches, and once", claim)
-			require.Equal(t, names(want), visited(scanned, claim.Namespace, claim.Selector), "We should find each class that %v is offered and matches, and once", claim)
-			require.Equal(t, most, indexed.LenOffered(claim.Namespace), "We should count the classes that %v is offered", claim)
 		}
 	}
 }
 
+// oneByOne has the classes as they are when they came one after the other: the index lacks the last of them.
+func oneByOne(all *Classes) *Classes {
+	one := NewClasses(all.Kind, nil)
+	all.Each(func(c *Class) { one = one.With(c) })
+	return one
+}
+
 func TestIndexMatchesNothing(t *testing.T) {
 	kind := newKind("as.example.org", "A")
-	v := newIndexed(claimKind(), NewClasses(kind, []*Class{{Kind: kind, Name: "a", Labels: NewLabels(map[string]string{"tier": "gold"})}}))
+	v := newOffer(claimKind(), NewClasses(kind, []*Class{{Kind: kind, Name: "a", Labels: NewLabels(map[string]string{"tier": "gold"})}}))
 	assert.Empty(t, matching(v, labels.Nothing()), "We should not take the selector of nothing, which has no requirements, for that of everything")
 }
 
@@ -77,31 +73,28 @@ func TestIndexTakesTheShortestWay(t *testing.T) {
 		}
 		classes = append(classes, all.NewClass(&metav1.ObjectMeta{Name: fmt.Sprint("class-", i), Labels: set}, nil))
 	}
-	v := newIndexed(claimKind(), NewClasses(all, classes))
+	v := newOffer(claimKind(), NewClasses(all, classes))
 	cases := map[string]struct {
 		reason, selector string
-		want, terms      int
+		want             int
 	}{
-		"Everything":    {"We should look at all classes where all match", "", 1000, 0},
-		"Label":         {"We should look at the classes that have the label", "region=region-1", 50, 1},
-		"Shortest":      {"We should look at the classes of the rarest label", "region=region-1,tier=gold,team", 10, 2},
-		"In":            {"We should look at the classes of each value", "region in (region-1,region-2)", 100, 1},
-		"Exists":        {"We should look at the classes that have the key", "nothing", 0, 0},
-		"UnknownValue":  {"We should look at nothing where no class has the label", "region=region-1,tier=platinum", 0, 0},
-		"ExclusionOnly": {"We should look at all classes for a selector that only excludes", "tier!=gold,!nothing", 1000, 1},
-		"Exclusion":     {"We should look at the classes that an exclusion leaves to another requirement", "tier!=gold,region=region-1", 50, 2},
+		"Everything":    {"We should look at all classes where all match", "", 1000},
+		"Label":         {"We should look at the classes that have the label", "region=region-1", 50},
+		"Shortest":      {"We should look at the classes of the rarest label", "region=region-1,tier=gold,team", 10},
+		"In":            {"We should look at the classes of each value", "region in (region-1,region-2)", 100},
+		"Exists":        {"We should look at the classes that have the key", "nothing", 0},
+		"UnknownValue":  {"We should look at nothing where no class has the label", "region=region-1,tier=platinum", 0},
+		"ExclusionOnly": {"We should look at all classes for a selector that only excludes", "tier!=gold,!nothing", 1000},
+		"Exclusion":     {"We should look at the classes that an exclusion leaves to another requirement", "tier!=gold,region=region-1", 50},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			s, err := labels.Parse(tc.selector)
 			require.NoError(t, err)
-			q := newQuery(s)
-			way, _, count := v.index.mostSelective(&q)
-			if way < 0 && !q.nothing {
-				count = v.Len() // Each has to be looked at.
-			}
+			terms, _ := newTerms(s)
+			best, count := mostSelective(terms, v.Classes[0].index, len(classes))
 			assert.Equal(t, tc.want, count, tc.reason)
-			assert.Len(t, q.terms, tc.terms, "We should ask no class for what the index says of all of them")
+			assert.Equal(t, tc.want < len(classes), best >= 0, tc.reason)
 		})
 	}
 }
@@ -116,26 +109,27 @@ func TestIndexPassesOverOtherNamespaces(t *testing.T) {
 			Namespace: fmt.Sprint("team-", i%1000), Name: fmt.Sprint("class-", i), Labels: map[string]string{"tier": "gold", "team": fmt.Sprint(i % 1000)},
 		}, nil))
 	}
-	v := newIndexed(claimKind(), NewClasses(kind, classes))
+	v := newOffer(claimKind(), NewClasses(kind, classes))
 	for name, tc := range map[string]struct {
 		reason, namespace, selector string
-		indexed                     bool
-		offered                     int
+		want                        int
 	}{
-		"Everything":    {"We should look at the classes of its own namespace", "team-7", "", false, 10},
-		"CommonLabel":   {"We should look at the classes of its own namespace rather than at all that have a label", "team-7", "tier=gold", false, 10},
-		"ExclusionOnly": {"We should look at the classes of its own namespace rather than at all", "team-7", "!nothing", false, 10},
-		"RareLabel":     {"We should take the label where that is shorter", "team-7", "nothing", true, 10},
-		"None":          {"We should look at nothing where it is offered nothing", "nobody", "tier=gold", false, 0},
+		"Everything":    {"We should look at the classes of its own namespace", "team-7", "", 10},
+		"CommonLabel":   {"We should look at the classes of its own namespace rather than at all that have a label", "team-7", "tier=gold", 10},
+		"ExclusionOnly": {"We should look at the classes of its own namespace rather than at all", "team-7", "!nothing", 10},
+		"RareLabel":     {"We should take the label where that is shorter", "team-7", "nothing", 0},
+		"None":          {"We should look at nothing where it is offered nothing", "nobody", "tier=gold", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := labels.Parse(tc.selector)
 			require.NoError(t, err)
-			q := newQuery(s)
-			assert.Equal(t, tc.indexed, v.eachIndexed(tc.namespace, &q, func(*Class) {}), tc.reason)
-			looked := 0
-			v.Classes[0].EachOffered(&v.demand.Reach, tc.namespace, func(*Class) { looked++ })
-			assert.Equal(t, tc.offered, looked, tc.reason)
+			terms, _ := newTerms(s)
+			offered := 0
+			for from, to := range v.Classes[0].spans([]string{tc.namespace}, false) {
+				offered += to - from
+			}
+			_, looked := mostSelective(terms, v.Classes[0].index, offered)
+			assert.Equal(t, tc.want, looked, tc.reason)
 		})
 	}
 }
@@ -144,6 +138,19 @@ func matching(o *Offer, s labels.Selector) []string { return visited(o, "", s) }
 
 func visited(o *Offer, namespace string, s labels.Selector) (found []string) {
 	o.Each(namespace, s, nil, func(c *Class) { found = append(found, c.String()) })
+	slices.Sort(found)
+	return found
+}
+
+// scanned asks each class for itself.
+func scanned(o *Offer, namespace string, s labels.Selector) (found []string) {
+	for _, classes := range o.Classes {
+		classes.Each(func(c *Class) {
+			if o.demand.Offers(namespace, c.Namespace) && s.Matches(c.Labels) {
+				found = append(found, c.String())
+			}
+		})
+	}
 	slices.Sort(found)
 	return found
 }
@@ -197,7 +204,7 @@ func requirement(tb testing.TB, key string, operator selection.Operator, values 
 	return *r
 }
 
-// A query matches the same classes as its selector, however many labels, terms and values there are.
+// Terms match the same classes as their selector, however many labels, terms and values there are.
 func TestQueryMatchesAsItsSelector(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8)) //nolint:gosec // It has to be reproducible.
 	for range 300 {
@@ -229,9 +236,9 @@ func TestQueryMatchesAsItsSelector(t *testing.T) {
 			}
 			s, err := labels.Parse(strings.Join(terms, ","))
 			require.NoError(t, err)
-			q := newQuery(s)
-			q.resolve()
-			assert.Equal(t, s.Matches(set), !q.nothing && q.matches(l), "We should match as %q does: %s", s, set)
+			asked, selectable := newTerms(s)
+			isUnmet := func(t term) bool { return !t.isMet(-1, l) }
+			assert.Equal(t, s.Matches(set), selectable && !slices.ContainsFunc(asked, isUnmet), "We should match as %q does: %s", s, set)
 		}
 	}
 }

@@ -15,27 +15,35 @@ type Objects struct {
 	// Namespaced objects are in the namespace of the claim, unless the ClaimKind says so.
 	Namespaced bool
 
-	byName table[className, *expression.Object]
+	objects list[object]
 }
+
+type object struct {
+	className
+	fields *expression.Object
+}
+
+func (o object) name() className { return o.className }
 
 // NewObjects of a kind.
 func NewObjects(kind *rules.Kind, namespaced bool, objects map[types.NamespacedName]*expression.Object) *Objects {
-	byName := make([]entry[className, *expression.Object], 0, len(objects))
+	all := make([]object, 0, len(objects))
 	for name, o := range objects {
-		byName = append(byName, entry[className, *expression.Object]{Key: nameOf(name.Namespace, name.Name), Value: o})
+		all = append(all, object{nameOf(name.Namespace, name.Name), o})
 	}
-	return &Objects{kind, namespaced, newTable(byName)}
+	return &Objects{kind, namespaced, newList(all)}
 }
 
 // nameOf an object. The objects of a namespace share its name.
 func nameOf(namespace, name string) className { return className{unique.Make(namespace).Value(), name} }
 
 // With returns the objects with one of this name, which replaces the one that there is. It returns o itself if nothing has changed.
-func (o *Objects) With(namespace, name string, object *expression.Object) *Objects {
-	if old := o.Find(namespace, name); old != nil && old.Same(object) {
+func (o *Objects) With(namespace, name string, fields *expression.Object) *Objects {
+	if old := o.Find(namespace, name); old != nil && old.Same(fields) {
 		return o
 	}
-	return &Objects{o.Kind, o.Namespaced, o.byName.With(nameOf(namespace, name), object)}
+	of := nameOf(namespace, name)
+	return &Objects{o.Kind, o.Namespaced, o.objects.with(of, object{of, fields})}
 }
 
 // Without returns the objects without the one of this name.
@@ -43,7 +51,7 @@ func (o *Objects) Without(namespace, name string) *Objects {
 	if o.Find(namespace, name) == nil {
 		return o
 	}
-	return &Objects{o.Kind, o.Namespaced, o.byName.Without(className{namespace, name})}
+	return &Objects{o.Kind, o.Namespaced, o.objects.with(className{namespace, name})}
 }
 
 // Find returns an object, nil if it is not known.
@@ -51,9 +59,9 @@ func (o *Objects) Find(namespace, name string) *expression.Object {
 	if o == nil {
 		return nil
 	}
-	found, _ := o.byName.Get(className{namespace, name})
-	return found
+	found, _ := o.objects.find(className{namespace, name})
+	return found.fields
 }
 
 // Len is their number.
-func (o *Objects) Len() int { return o.byName.Len() }
+func (o *Objects) Len() int { return o.objects.len() }

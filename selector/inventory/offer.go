@@ -22,33 +22,23 @@ type Offer struct {
 	demand *Demand
 	// All are the classes of the same kinds, in the same order, with those that do not serve the claim kind. Mostly, they are the same.
 	All []*Classes
-	// derivation of keys of the index, nil if there are none.
-	derivation *derivation
-	// index of all classes, nil if it is not worth making one.
-	index *index
 }
 
-// NewOffer of the classes of several kinds. It has no index, so the time to choose grows with their number. Classes that another offer of
-// the same demand knows are not judged again; nil knows none. One that is live is made on a claim's way, and costs no more than one claim
-// may. The fault is that a class kind and the claim kind do not know yet what they need of each other, nil if all do.
+// NewOffer of the classes of several kinds. Classes that another offer of the same demand knows are not judged again; nil knows none. One
+// that is live is made on a claim's way, and costs no more than one claim may. The fault is that a class kind and the claim kind do not
+// know yet what they need of each other, nil if all do.
 func NewOffer(d *Demand, classes []*Classes, before *Offer, live bool) (o Offer, unlinked *Fault) {
 	slices.SortFunc(classes, func(a, b *Classes) int { return strings.Compare(a.Kind.Name, b.Kind.Name) })
 	o = Offer{demand: d, Classes: classes}
 	if d.ConfusesKinds() && len(classes) > 1 {
 		o.leaveOut()
 	}
-	o.All = o.Classes
-	o.derivation = newDerivation(o.demand, o.All)
+	o.All, o.Classes = o.Classes, slices.Clone(o.Classes)
 	for i, s := range o.All {
 		if fault := d.Unlinked(s.Kind); fault != nil {
 			unlinked = cmp.Or(unlinked, fault)
-			continue
-		}
-		if serving := d.serving(s, before, live); serving != s {
-			if &o.Classes[0] == &o.All[0] {
-				o.Classes = slices.Clone(o.All)
-			}
-			o.Classes[i] = serving
+		} else {
+			o.Classes[i] = d.serving(s, before, live)
 		}
 	}
 	return o, unlinked
@@ -72,52 +62,24 @@ func has(all []*Classes, c *Class) bool {
 	return s != nil && s.find(c.name()) == c
 }
 
-// Change of one class of a kind whose registration has not changed. Offers that share an index have
-// the same classes, and share the next of both, too.
-type Change struct {
-	from, to *Classes
-	name     className
-	made     map[*index]*Offer
-}
-
-// NewChange of the class of this name.
-func NewChange(from, to *Classes, namespace, name string) *Change {
-	return &Change{from, to, className{namespace, name}, map[*index]*Offer{}}
-}
-
-// Apply the change to an offer, unless the classes are left out of it.
-func (c *Change) Apply(o *Offer) (changed bool) {
-	place := slices.Index(o.All, c.from)
+// Change one class of a kind whose registration has not changed, unless the classes are left out of the offer.
+func (o *Offer) Change(from, to *Classes, namespace, name string) (changed bool) {
+	place := slices.Index(o.All, from)
 	if place < 0 {
 		return false
 	}
-	old, judges := o.index, o.demand.mayExclude(c.to.Kind) // An unlinked offer may share the index, and not the next.
-	if twin := c.made[old]; twin != nil && !judges {
-		o.All, o.Classes, o.index = twin.All, twin.Classes, twin.index
-		return true
-	}
 	before := o.Classes[place]
 	o.Classes, o.All = slices.Clone(o.Classes), slices.Clone(o.All)
-	o.All[place], o.Classes[place] = c.to, o.demand.servingAfter(before, c.to, c.name)
-	if old != nil {
-		o.index = old.changed(before, o.Classes[place], c.name)
-		if !judges {
-			c.made[old] = o
-		}
+	o.All[place], o.Classes[place] = to, to
+	if before != from {
+		o.Classes[place] = o.demand.servingAfter(before, to, className{namespace, name})
 	}
 	return true
 }
 
-// MakeIndex of the classes.
-func (o *Offer) MakeIndex() { o.index = newIndex(o.Classes, o.derivation) }
-
-// ShareIndex of another offer, if it has the same classes.
-func (o *Offer) ShareIndex(other *Offer) bool {
-	if other.index == nil || o.derivation != nil || other.derivation != nil || !slices.Equal(o.Classes, other.Classes) {
-		return false
-	}
-	o.index = other.index
-	return true
+// Partly says that some claims may not be offered all classes.
+func (o *Offer) Partly() bool {
+	return o.demand.From != v1beta1.FromAll && slices.ContainsFunc(o.Classes, func(s *Classes) bool { return s.Kind.Namespaced })
 }
 
 // leaveOut those of the class kinds that no reference can tell from one whose name comes first, so that a restore from a backup, which
@@ -323,14 +285,22 @@ func (d *Demand) Unlinked(classes *ClassKind) *Fault {
 		classes.Name, d.Name)
 }
 
-// serving are the classes that can serve the claim kind. See NewOffer.
+// serving are the classes that can serve the claim kind, with its keys in their index. See NewOffer.
 func (d *Demand) serving(s *Classes, before *Offer, live bool) *Classes {
-	if !d.mayExclude(s.Kind) {
+	derived, excludes := newDerivation(d, s.Kind), d.mayExclude(s.Kind)
+	if derived == nil && !excludes {
 		return s
+	}
+	if before != nil {
+		if at := slices.Index(before.All, s); at >= 0 && before.Classes[at] != s {
+			return before.Classes[at]
+		}
 	}
 	left := expression.Budget{Left: v1beta1.MaxExpressionCost}
 	serves := func(c *Class) bool {
 		switch {
+		case !excludes:
+			return true
 		case before != nil && has(before.All, c):
 			return has(before.Classes, c)
 		case !live:
@@ -348,16 +318,14 @@ func (d *Demand) serving(s *Classes, before *Offer, live bool) *Classes {
 			all = append(all, c)
 		}
 	})
-	return NewClasses(s.Kind, all)
+	return newClasses(s.Kind, all, derived)
 }
 
 // servingAfter a change, only the class of this name is sorted out.
 func (d *Demand) servingAfter(serving, to *Classes, name className) *Classes {
-	if !d.mayExclude(to.Kind) {
-		return to
+	c := to.find(name)
+	if c != nil && !d.Serves(c) {
+		c = nil
 	}
-	if c := to.find(name); c != nil && d.Serves(c) {
-		return serving.put(serving.find(name), c)
-	}
-	return serving.Without(name.namespace, name.name)
+	return serving.changed(serving.find(name), c)
 }

@@ -32,12 +32,6 @@ func newOffer(k *v1beta1.ClaimKind, classes ...*Classes) *Offer {
 	return &o
 }
 
-func newIndexed(k *v1beta1.ClaimKind, classes ...*Classes) *Offer {
-	o := newOffer(k, classes...)
-	o.MakeIndex()
-	return o
-}
-
 const (
 	defaultAnnotation = "resourceclass.crossplane.io/is-default-class"
 	weightAnnotation  = "resourceclass.crossplane.io/weight"
@@ -200,7 +194,7 @@ func TestDefaultsOfOthersCostNothing(t *testing.T) {
 	for i := range classes {
 		classes[i] = &Class{Kind: kind, Namespace: fmt.Sprint("team-", i), Name: "gold", Default: true}
 	}
-	view := newIndexed(claimKind(), NewClasses(kind, classes))
+	view := newOffer(claimKind(), NewClasses(kind, classes))
 	for name, tc := range map[string]struct {
 		reason    string
 		namespace string

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/selection"
+
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/truncate"
@@ -58,7 +60,7 @@ func (d *Demand) PartitionFor(c *Class) (string, error) {
 func (o *Offer) DefaultsBySeat() map[Seat][]*Class {
 	bySeat := map[Seat][]*Class{}
 	for _, s := range o.Classes {
-		for _, c := range sorted(s.defaults) {
+		for _, c := range s.defaults() {
 			if seat, offered, _ := o.demand.SeatOf(c); offered && !c.Terminating {
 				bySeat[seat] = append(bySeat[seat], c)
 			}
@@ -82,40 +84,10 @@ func (o *Offer) DefaultsOf(seat Seat) []*Class {
 // EachDefaultOf visits the default classes of the seat of a namespace and partition. It looks
 // at no other seat: all of them together may have many.
 func (o *Offer) EachDefaultOf(namespace, partition string, visit func(*Class)) {
-	if o.demand.PartitionClass == nil {
-		o.eachDefaultIn(namespace, visit)
-		return
-	}
-	if o.index == nil {
-		o.eachDefaultIn(namespace, func(c *Class) {
-			if of, err := o.demand.PartitionFor(c); err == nil && of == partition {
-				visit(c)
-			}
-		})
-		return
-	}
-	o.index.eachOf(partitionKey, text(partition), func(c *Class) {
-		if o.demand.Own() && c.Namespace != namespace || !o.demand.Offers(namespace, c.Namespace) {
-			return
-		}
-		visit(c)
-	})
-}
-
-// eachDefaultIn visits the default classes of the seats of a namespace, or of those that have none.
-func (o *Offer) eachDefaultIn(namespace string, visit func(*Class)) {
-	visitKey := func(c *Class, _ struct{}) { visit(c) }
+	of := []term{newTerm(defaultKey, selection.In, partition)}
 	for _, s := range o.Classes {
-		switch {
-		case s.Kind.Namespaced && o.demand.Own():
-			s.in(namespace).defaults.Each(visitKey)
-		case namespace != "": // It has no seat here.
-		case s.Kind.Namespaced && o.demand.From == v1beta1.FromNames:
-			for _, name := range o.demand.Names {
-				s.in(name).defaults.Each(visitKey)
-			}
-		default:
-			s.defaults.Each(visitKey)
+		if namespace == "" || s.Kind.Namespaced && o.demand.Own() { // Otherwise, it has no seat here.
+			s.each(of, &o.demand.Reach, namespace, visit)
 		}
 	}
 }

@@ -228,7 +228,6 @@ func (w *World) Simulated(ctx context.Context, name string) (*Kind, error) {
 		k.Fault = cmp.Or(k.Fault, inventory.Faultf(v1beta1.ReasonUnsuitable,
 			"the expressions of the claim kind look at who creates the claim, which nothing that is stored says"))
 	}
-	k.MakeIndex() // There are many claims to decide on.
 	k.Kind.Tally = &selector.Tally{}
 	k.Kind.Room = w.counted.Room // What the claims of the cluster use counts once they are decided on here.
 	if k.Fault != nil {
