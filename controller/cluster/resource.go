@@ -206,10 +206,9 @@ func (r Resolver) versions(ctx context.Context, group string) ([]string, error) 
 	return versions, nil
 }
 
-// CRD reads a CustomResourceDefinition, as JSON.
+// CRD reads a CustomResourceDefinition, as JSON. It is not cached: nobody asks twice, and it may be large.
 func (r Resolver) CRD(ctx context.Context, name string) (crd json.RawMessage, err error) {
-	err = r.get(ctx, &crd, prefix("apiextensions.k8s.io"), "v1", "customresourcedefinitions", name)
-	return crd, err
+	return r.ask(ctx, prefix("apiextensions.k8s.io"), "v1", "customresourcedefinitions", name)
 }
 
 // OpenAPI reads the API server's OpenAPI v3 document for a version of a group, as JSON.
