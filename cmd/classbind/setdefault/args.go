@@ -37,13 +37,9 @@ type registry struct {
 	lookUp func(*selector.ClaimKind) lookup.Resource
 }
 
-func serves(k *world.ClassKind, claimKind string) bool {
-	return slices.Contains(k.ClaimKinds, claimKind)
-}
-
 // unserved returns the claim kinds that its classes cannot satisfy.
 func unserved(k *world.ClassKind, claimKinds []string) []string {
-	return slices.DeleteFunc(slices.Clone(claimKinds), func(name string) bool { return serves(k, name) })
+	return slices.DeleteFunc(slices.Clone(claimKinds), func(name string) bool { return slices.Contains(k.ClaimKinds, name) })
 }
 
 // findClaimKinds finds claim kinds by the values of a flag, their names or those of their resources, and sorts them.

@@ -178,7 +178,7 @@ func (r *registry) faultOf(kind *inventory.ClassKind, claimKind string) *invento
 	}
 	var serving []*inventory.Classes
 	for _, other := range r.classKinds {
-		if other.Err == nil && serves(other, claimKind) {
+		if other.Err == nil && slices.Contains(other.ClaimKinds, claimKind) {
 			serving = append(serving, inventory.NewClasses(other.ClassKind, nil))
 		}
 	}
