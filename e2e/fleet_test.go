@@ -136,6 +136,8 @@ func (f *fleet) rest(t *testing.T) (ok bool) {
 		}
 		return cpu
 	}
+	late := lateness(t)
+	pause(t.Context(), look) // The machine is judged first.
 	before := used()
 	return assert.EventuallyWithT(t, func(c *attempt) {
 		now := used()
@@ -145,7 +147,7 @@ func (f *fleet) rest(t *testing.T) (ok bool) {
 		for _, r := range f.replicas {
 			require.NoError(c, r.Probe(t.Context()), "We should see every replica ready.")
 		}
-	}, within, look)
+	}, within+stretch*late(), look)
 }
 
 // judge the lines that the replica has logged since it was begun to measure, and return what is wrong with them.

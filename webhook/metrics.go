@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -48,6 +49,7 @@ type Metrics struct {
 	reading   prometheus.Histogram
 	uses      *prometheus.CounterVec
 	guarded   *prometheus.CounterVec
+	answers   *prometheus.CounterVec
 }
 
 // NewMetrics of the kinds in the snapshot, which is taken anew for each scrape.
@@ -87,7 +89,21 @@ func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 				"admitted, second_default, in_flight, already_exists, conflict, no_namespace, malformed_weight, " +
 				"seat_unknown, untouched or unavailable.",
 		}, []string{"class_kind", "outcome"}),
+		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "classbind_reviews_total",
+			Help: "Reviews by webhook (bind, check, guard, deletion or registration) and answer: allowed, refused or unavailable.",
+		}, []string{"webhook", "answer"}),
 	}
+}
+
+// Answers counts the answers of the webhook at a path, each from 0.
+func (m *Metrics) Answers(path string) *prometheus.CounterVec {
+	name, _, _ := strings.Cut(strings.Trim(path, "/"), "/")
+	of := m.answers.MustCurryWith(prometheus.Labels{"webhook": name})
+	for _, answer := range []string{"allowed", "refused", "unavailable"} {
+		of.WithLabelValues(answer)
+	}
+	return of
 }
 
 // Register the metrics with those that controller-runtime serves.
@@ -129,7 +145,7 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.decisions, m.choosing, m.reads, m.reading, m.guarded, m.uses}
+	return []prometheus.Collector{m.decisions, m.choosing, m.reads, m.reading, m.guarded, m.uses, m.answers}
 }
 
 // reviewed counts the answer to a claim, and how it came about. The view is nil for an unknown kind, and the decision has no view if none

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,6 +49,8 @@ type Handler struct {
 	// BodyBudget limits the memory for the bodies of the reviews that a replica reads and answers, in bytes; nil means no limit. The free
 	// bytes of each body do not count, so a typical review never waits. Bytes count when they arrive, not when a header announces them.
 	BodyBudget *semaphore.Weighted
+	// Answered counts the answers but those to dry runs: allowed, refused or unavailable. If nil, nothing counts them.
+	Answered *prometheus.CounterVec
 	// Log is in the context of every review. controller-runtime's logger takes a lock.
 	Log logr.Logger
 }
@@ -86,6 +89,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, request, err)
 		return
 	}
+	h.count(request, map[bool]string{true: "allowed", false: "refused"}[response.Allowed])
 	response.UID = request.UID
 	makePrintable(response)
 	h.reply(w, http.StatusOK, encode(response))
@@ -95,6 +99,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"group", request.Resource.Group, "namespace", request.Namespace, "name", request.Name, "requestUID", string(request.UID),
 			"operation", string(request.Operation), "allowed", response.Allowed, "audit", response.AuditAnnotations,
 			"dryRun", isDryRun(request))
+	}
+}
+
+func (h *Handler) count(request *admissionv1.AdmissionRequest, answer string) {
+	if h.Answered != nil && (request == nil || !isDryRun(request)) {
+		h.Answered.WithLabelValues(answer).Inc()
 	}
 }
 
@@ -120,6 +130,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, request *admissio
 		h.Log.Info("Refused a request that is no admission review", "because", text, "from", r.RemoteAddr)
 		return
 	}
+	h.count(request, "unavailable")
 	err = truncate.Error(err)
 	// The API server shows the message of a Status to the author of the claim, and would not show plain text.
 	status := apierrors.NewServiceUnavailable("classbind cannot answer: " + err.Error()).ErrStatus

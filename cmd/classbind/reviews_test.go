@@ -22,6 +22,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -114,8 +115,9 @@ type unstarted struct {
 	ctrl.Manager
 	registered registered
 
-	cached *controllertest.Cached
-	live   client.Reader
+	cached  *controllertest.Cached
+	live    client.Reader
+	metrics *webhook.Metrics
 }
 
 // registered are the webhooks of a server that is not started.
@@ -178,6 +180,7 @@ func newWebhooks(t *testing.T, api http.RoundTripper, log logr.Logger) *unstarte
 	s.claims, err = latebinding.NewClaims(s.registration, cached, config, s.options.namespace, 1<<20)
 	require.NoError(t, err)
 	s.metrics = webhook.NewMetrics(s.registration.Inventory.Snapshot)
+	mgr.metrics = s.metrics
 	require.NoError(t, s.addWebhooks())
 
 	golds := inventory.NewClassKind(&classKind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, true, claimKind)
@@ -351,18 +354,33 @@ func reviewsAreNotBelieved(t *testing.T) {
 	t.Logf("%d reviews, %d requests", sent, reached)
 }
 
-// TestEveryReviewIsLogged sends each handler a review that it leaves alone. controller-runtime counts the answers of all, by path.
-func TestEveryReviewIsLogged(t *testing.T) {
+// TestEveryReviewIsSeen sends each handler a review that it leaves alone, and a dry run of it.
+func TestEveryReviewIsSeen(t *testing.T) {
 	var lines []string
 	log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{Verbosity: 1})
 	mgr := newWebhooks(t, &askedAPI{}, log)
 	require.Len(t, mgr.registered.paths, 5)
+	registry := prometheus.NewPedanticRegistry()
+	require.NoError(t, registry.Register(mgr.metrics))
 	for _, pattern := range mgr.registered.paths {
-		lines = nil
-		w := post(t, mgr, strings.Replace(pattern, "{name}", "claims.example.org", 1),
-			[]byte(`{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "5e1f", "operation": "CONNECT"}}`))
-		require.Equal(t, http.StatusOK, w.Code, w.Body)
-		require.Len(t, lines, 1, "%s should log one line.", pattern)
-		assert.Contains(t, lines[0], `"requestUID"="5e1f"`, "We should find the line by the request of the audit log.")
+		name := strings.Split(pattern, "/")[1]
+		answers := func() (n float64) {
+			for key, value := range controllertest.Scraped(t, registry) {
+				if strings.HasPrefix(key, "reviews_total ") && strings.HasSuffix(key, " webhook="+name) {
+					n += value
+				}
+			}
+			return n
+		}
+		for request, want := range map[string]float64{`"operation":"CONNECT"`: 1, `"operation":"CONNECT","dryRun":true`: 0} {
+			before := answers()
+			lines = nil
+			w := post(t, mgr, strings.Replace(pattern, "{name}", "claims.example.org", 1),
+				[]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"5e1f",`+request+`}}`))
+			require.Equal(t, http.StatusOK, w.Code, w.Body)
+			require.Len(t, lines, 1, "%s should log one line.", pattern)
+			assert.Contains(t, lines[0], `"requestUID"="5e1f"`, "We should find the line by the request of the audit log.")
+			assert.Equal(t, want, answers()-before, "%s should count each answer, and no dry run: %s", pattern, request)
+		}
 	}
 }

@@ -243,7 +243,7 @@ func (s *server) addWebhooks() error {
 		webhook.BindPattern: binder.Review, webhook.CheckPattern: binder.Check,
 		v1beta1.GuardPath: s.guard.Review, v1beta1.DeletionPath: deletion.Review, v1beta1.RegistrationPath: registration.Review,
 	} {
-		handler := &webhook.Handler{Review: review, BodyBudget: budget, Log: s.log}
+		handler := &webhook.Handler{Review: review, BodyBudget: budget, Answered: s.metrics.Answers(path), Log: s.log}
 		s.mgr.GetWebhookServer().Register(path, s.drain.handler(s.clients.handler(s.history.handler(handler))))
 	}
 	return nil

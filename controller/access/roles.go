@@ -119,9 +119,14 @@ func (r *Roles) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(min(max(delay, roundShare*time.Since(began)), maxRolesDelay)):
+		case <-time.After(pauseAfter(time.Since(began), delay)):
 		}
 	}
+}
+
+// pauseAfter a round that took so long, for at least a delay.
+func pauseAfter(took, delay time.Duration) time.Duration {
+	return min(max(delay, roundShare*took), maxRolesDelay)
 }
 
 func (r *Roles) notify() {

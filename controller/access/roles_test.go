@@ -301,3 +301,11 @@ func TestKeptAnswersEnd(t *testing.T) {
 		assert.False(t, admits(), "We should ask again once roles change.")
 	})
 }
+
+func TestPauseAfter(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{
+		time.Millisecond: rolesDelay, 10 * time.Millisecond: 100 * time.Millisecond, time.Second: 10 * time.Second, time.Minute: maxRolesDelay,
+	} {
+		assert.Equal(t, want, pauseAfter(took, rolesDelay), "We should use at most a tenth of a core for rounds of %s.", took)
+	}
+}

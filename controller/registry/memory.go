@@ -22,6 +22,9 @@ type Memory struct {
 	Versions map[string]string `json:"versions,omitempty"`
 	// ClassKinds are the names of those whose classes were offered to claims, sorted. Without them, no claim that they serve is bound.
 	ClassKinds []string `json:"classKinds,omitempty"`
+
+	// unread says that it could not be read: then every kind may have been served.
+	unread bool
 }
 
 // MemoryOf a configuration, empty if nothing was written yet.
@@ -39,8 +42,9 @@ func (r *Resources) memory(ctx context.Context) *Memory {
 	if r.reader != nil {
 		// From the cache. Where there is none, nothing was served.
 		err := r.reader.Get(ctx, client.ObjectKey{Name: v1beta1.ClassConfiguration}, c)
-		if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
-			logf.FromContext(ctx).Error(err, "Cannot read what was served before, so all kinds are taken for new")
+		if client.IgnoreNotFound(err) != nil {
+			logf.FromContext(ctx).Error(err, "Cannot read what was served before, so each kind is taken for one that was")
+			return &Memory{unread: true}
 		}
 	}
 	return MemoryOf(c)
@@ -52,16 +56,16 @@ func (m *Memory) VersionOf(k *v1beta1.ClaimKind) string {
 }
 
 // ServedClaims reports whether claims of a kind were bound.
-func (m *Memory) ServedClaims(k *v1beta1.ClaimKind) bool { return m.Versions[k.Name] != "" }
+func (m *Memory) ServedClaims(k *v1beta1.ClaimKind) bool { return m.unread || m.Versions[k.Name] != "" }
 
 // ServedClasses reports whether the classes of a kind were offered to claims.
-func (m *Memory) ServedClasses(k *v1beta1.ClassKind) bool {
-	return slices.Contains(m.ClassKinds, k.Name)
+func (m *Memory) ServedClasses(name string) bool {
+	return m.unread || slices.Contains(m.ClassKinds, name)
 }
 
 // Served reports whether the classes of a kind were offered to claims.
 func (r *Resources) Served(ctx context.Context, k *v1beta1.ClassKind) bool {
-	return r.memory(ctx).ServedClasses(k)
+	return r.memory(ctx).ServedClasses(k.Name)
 }
 
 // Remember what is served now, beside what was, as the MemoryAnnotation has it.
@@ -89,7 +93,7 @@ func (r *Registration) Remember(before *Memory, claimKinds []v1beta1.ClaimKind, 
 
 // mayOffer reports whether the classes of a kind are offered, or were and will be once they are known, or not ignored any more.
 func (r *Registration) mayOffer(k *v1beta1.ClassKind, before *Memory) bool {
-	return r.offered(k) || before.ServedClasses(k) && !r.State(k.Name).gone()
+	return r.offered(k) || before.ServedClasses(k.Name) && !r.State(k.Name).gone()
 }
 
 // Guarded reports whether classes of a kind may be default classes. Ones that a starting leader does not know yet, or ignored ones, may.

@@ -152,7 +152,7 @@ func (o *Opening) awaited(ctx context.Context) (awaited []error, missing map[str
 	}
 	for i := range classKinds {
 		k := &classKinds[i]
-		if s := o.classKinds.State(k.Name); s.Pending() && memory.ServedClasses(k) {
+		if s := o.classKinds.State(k.Name); s.Pending() && memory.ServedClasses(k.Name) {
 			served := rules.ServedNames(k, rules.Served(k, claimKinds))
 			missing[k.Name] = missingKind{served, s.Message}
 			awaited = append(awaited, fmt.Errorf("the classes of %q, which were offered before, are not known yet: %s", k.Name, s.Message))

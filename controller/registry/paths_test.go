@@ -243,10 +243,19 @@ func TestRememberClasses(t *testing.T) {
 				before.ClassKinds = []string{name}
 			}
 			k := v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1beta1.ClassKindStatus{Served: !tc.before}}
-			assert.Equal(t, tc.before, before.ServedClasses(&k), "We should act on no status.")
+			assert.Equal(t, tc.before, before.ServedClasses(k.Name), "We should act on no status.")
 			now, err := r.Remember(before, nil, []v1beta1.ClassKind{k})
 			require.NoError(t, err)
 			assert.Equal(t, tc.want, strings.Contains(now, name), tc.reason)
 		})
 	}
+}
+
+// TestUnreadMemory has a cache that cannot tell what was served: nothing that was is narrowed for it.
+func TestUnreadMemory(t *testing.T) {
+	r := newRegistration(&controllertest.Cached{Err: errors.New("refused")}, nil, cluster.Resolver{}, nil)
+	k := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}}
+	assert.True(t, r.Served(t.Context(), k), "We should wait for its classes.")
+	assert.True(t, r.Guarded(t.Context(), k), "We should go on guarding them.")
+	assert.True(t, r.Resources.memory(t.Context()).ServedClaims(controllertest.NewClaimKind("claims.example.org")), "We should wait for what its claims name.")
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -99,7 +98,7 @@ func (c *ClassKinds) follow(ctx context.Context, kind *inventory.ClassKind) bool
 		return old.served()
 	}
 	if kind.Fault != nil { // The status says so, until the registration changes.
-		c.reject(kind, slices.Contains(c.resources.memory(ctx).ClassKinds, kind.Name))
+		c.reject(kind, c.resources.memory(ctx).ServedClasses(kind.Name))
 		return true
 	}
 	c.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
@@ -20,6 +21,7 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/recovered"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -182,10 +184,15 @@ func (p *Policies) due(ctx context.Context) (due duePolicies, err error) {
 		}
 		var policy *duePolicy
 		if outcome.Fault == nil {
-			policy, outcome, err = p.Kind.due(p, ctx, k, snapshot, configurations)
+			err = recovered.Do(func() (err error) {
+				policy, outcome, err = p.Kind.due(p, ctx, k, snapshot, configurations)
+				return err
+			})
 		}
-		if err != nil {
-			return due, err
+		if err != nil { // It keeps what it has, and the others get what is due.
+			logf.FromContext(ctx).Error(err, "Cannot tell which policy is due", "claimKind", k.Name)
+			due.kept[k.Name], due.soon = registrationsOf(k, classKinds), true
+			continue
 		}
 		due.outcomes[k.Name] = outcome
 		due.soon = due.soon || outcome.Fault != nil && outcome.Fault.Reason == v1beta1.ReasonNotConfigured

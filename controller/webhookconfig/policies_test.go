@@ -35,6 +35,7 @@ type policyServer struct {
 	created  time.Time                           // of all CRDs
 	listErr  error
 	writeErr error
+	fails    func(name string) error // of each creation, if set
 	lists    int
 	version  int
 	did      []string
@@ -75,6 +76,11 @@ func (s *policyServer) List(ctx context.Context, l client.ObjectList, opts ...cl
 func (s *policyServer) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
 	if s.writeErr != nil {
 		return s.writeErr
+	}
+	if s.fails != nil {
+		if err := s.fails(o.GetName()); err != nil {
+			return err
+		}
 	}
 	if s.stored[typeOf(o)][o.GetName()] != nil {
 		return apierrors.NewAlreadyExists(schema.GroupResource{}, o.GetName())
@@ -397,6 +403,58 @@ func TestPoliciesAfterChanges(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestOneBadPolicy has the first of three policies fail.
+func TestOneBadPolicy(t *testing.T) {
+	for name, fail := range map[string]func() error{
+		"Panic":   func() error { panic("a bug") },
+		"Refused": func() error { return apierrors.NewInternalError(errors.New("a webhook is down")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPolicyWorld(t)
+			due, err := p.writer.due(t.Context())
+			require.NoError(t, err)
+			one := due.policies["claims.example.org"]
+			for _, claimKind := range []string{"bad.example.org", "others.example.org"} {
+				policy, binding := one.policy.DeepCopyObject().(client.Object), one.binding.DeepCopyObject().(client.Object)
+				policy.SetName(claimKind)
+				binding.SetName(claimKind)
+				due.policies[claimKind] = duePolicy{policy, binding}
+			}
+			p.fails = func(name string) error {
+				if name == "bad.example.org" {
+					return fail()
+				}
+				return nil
+			}
+			_, err = p.writer.write(t.Context(), due, nil)
+			require.Error(t, err, "We should try it again.")
+			assert.Len(t, p.stored["MutatingAdmissionPolicyBinding"], 2, "We should write the others.")
+		})
+	}
+}
+
+// TestOneBadClaimKind has a panic where it is told which policy is due.
+func TestOneBadClaimKind(t *testing.T) {
+	p := newPolicyWorld(t)
+	other := p.ClaimKinds[0]
+	other.Name = "bad.example.org"
+	p.ClaimKinds = append([]v1beta1.ClaimKind{other}, p.ClaimKinds...)
+	p.inventory.SetClaimKind(selector.NewClaimKind(&other))
+	p.writer.Kind.due = func(
+		w *Policies, ctx context.Context, k *v1beta1.ClaimKind, s selector.Snapshot, all Configurations,
+	) (*duePolicy, PolicyOutcome, error) {
+		if k.Name == other.Name {
+			panic("a bug")
+		}
+		return DefaultPolicies.due(w, ctx, k, s, all)
+	}
+	due, err := p.writer.due(t.Context())
+	require.NoError(t, err)
+	assert.Contains(t, due.policies, "claims.example.org", "We should write the others.")
+	assert.Contains(t, due.kept, other.Name, "We should leave what it has.")
+	assert.True(t, due.soon, "We should try it again.")
 }
 
 func TestPoliciesFail(t *testing.T) {

@@ -3,6 +3,7 @@ package webhookconfig
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/recovered"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -68,22 +70,23 @@ func (p *Policies) write(
 	if err != nil {
 		return nil, err
 	}
-	if err := p.remove(ctx, stored, due); err != nil {
-		return nil, err
-	}
+	errs := []error{p.remove(ctx, stored, due)}
 	for _, claimKind := range slices.Sorted(maps.Keys(due.policies)) {
 		policy := due.policies[claimKind]
 		outcome := due.outcomes[claimKind]
-		outcome.Others, err = p.writeOne(ctx, stored, policy, reflect.DeepEqual(policy, before[claimKind]))
+		err := recovered.Do(func() (err error) {
+			outcome.Others, err = p.writeOne(ctx, stored, policy, reflect.DeepEqual(policy, before[claimKind]))
+			return err
+		})
 		if fault := p.faultOf(err); fault != nil {
 			failed[claimKind] = PolicyOutcome{Fault: fault}
-		} else if err != nil {
-			return nil, err
 		} else if outcome.Others != "" {
 			failed[claimKind] = outcome
+		} else {
+			errs = append(errs, err) // The others are written all the same.
 		}
 	}
-	return failed, nil
+	return failed, errors.Join(errs...)
 }
 
 // faultOf an error is why a policy is not written, if that is not for this round to mend.
@@ -159,6 +162,7 @@ func (p *Policies) put(ctx context.Context, stored, due client.Object) error {
 
 // remove removes what is neither due nor kept, the bindings first. One without the other does nothing.
 func (p *Policies) remove(ctx context.Context, stored []client.Object, due duePolicies) error {
+	var errs []error
 	for _, o := range stored {
 		claimKind, ours := strings.CutSuffix(o.GetName(), p.Kind.suffix)
 		_, isDue := due.policies[claimKind]
@@ -169,8 +173,8 @@ func (p *Policies) remove(ctx context.Context, stored []client.Object, due duePo
 		}
 		err := p.Client.Delete(ctx, o, client.Preconditions{UID: new(o.GetUID()), ResourceVersion: new(o.GetResourceVersion())})
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("cannot remove the policy %q: %w", o.GetName(), err)
+			errs = append(errs, fmt.Errorf("cannot remove the policy %q: %w", o.GetName(), err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -3,6 +3,9 @@ package ui
 import (
 	"encoding/base64"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -166,10 +169,14 @@ func TestLarge(t *testing.T) {
 	path := "/kind?name=" + kind
 	b.open(u.at(path), "1 to 50 of "+thousands(classes))
 	b.accessible("large")
-	worst := 0.
+	const firstPaint = `new Promise((done) => new PerformanceObserver((l) => done(l.getEntriesByName("first-contentful-paint")[0].startTime)).observe({type: "paint", buffered: true}))`
+	empty := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<p>nothing") }))
+	defer empty.Close()
+	b.open(empty.URL, "nothing")
+	alone, worst := eval[float64](b, firstPaint), 0.
 	for _, target := range []string{"/", path, path + "&classes-search=class-00999", path + "&waiting-page=3", "/claim?kind=" + kind + "&namespace=default&name=claim-000010"} {
 		b.open(u.at(target), "")
-		paint := eval[float64](b, `new Promise((done) => new PerformanceObserver((l) => done(l.getEntriesByName("first-contentful-paint")[0].startTime)).observe({type: "paint", buffered: true}))`)
+		paint := eval[float64](b, firstPaint)
 		t.Logf("%s: first contentful paint after %.0f ms", target, paint)
 		worst = max(worst, paint)
 	}
@@ -177,6 +184,6 @@ func TestLarge(t *testing.T) {
 	b.run(chromedp.Focus("#classes-search"))
 	peak := memory(t, u.cmd.Process.Pid)
 	t.Logf("%d classes, %d claims: the slowest page after %.0f ms, and at most %d MiB of memory", classes, claims, worst, peak)
-	assert.Less(t, worst, 1000., "The first paint should come within a second, in ms.")
+	assert.Less(t, worst, max(1000, 10*alone), "The first paint should come within a second, in ms, or ten times what an empty page takes here.")
 	assert.Less(t, peak, 300, "The command should need less memory, in MiB.")
 }
