@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,6 +34,25 @@ func TestRestart(t *testing.T) {
 		t.Logf("ready %s after it was killed", time.Since(killed))
 	}
 	w.binds(t, claim(group, "afterwards"), "Class/gold", "We should answer the API server as soon as we are ready.")
+}
+
+// TestStopsWithoutAPIServer ends a replica whose API server takes its requests and answers none, in the time that its pod has.
+func TestStopsWithoutAPIServer(t *testing.T) {
+	long(t)
+	const grace = 30 * time.Second // terminationGracePeriodSeconds
+	w, r := servedWorld(t, controlplane.Options{})
+	w.register(t, "stops.test", "{}", class("stops.test", "Class", "gold", ""))
+	signal := func(name string) {
+		output(t, exec.CommandContext(t.Context(), "pkill", name, "-f", "kube-apiserver.*"+w.plane.Dir)) //nolint:gosec // It is ours.
+	}
+	signal("-STOP")
+	defer signal("-CONT")
+	late, begin := lateness(t), time.Now()
+	require.NoError(t, syscall.Kill(r.PID(), syscall.SIGTERM))
+	<-r.Ended()
+	took := time.Since(begin)
+	t.Logf("It took %s to stop.", took.Round(100*time.Millisecond))
+	assert.Less(t, took, grace+stretch*late(), "The kubelet should kill no replica that stops.")
 }
 
 // holdsBack is what a replica logs that waits before it serves its certificate.
