@@ -324,7 +324,7 @@ func olderWorld(t *testing.T, service *classbind.Balancer) (*world, *replica) {
 	require.NoError(t, w.connect())
 
 	r := &replica{log: &progress.Log{}}
-	r.Process = must(classbind.Start(command, w.kubeconfig, r.log, "--webhook-url="+service.URL))(t)
+	r.Process = must(classbind.Start(command, w.kubeconfig, r.log, "--webhook-url="+service.URL, "--shutdown-delay-duration=5s"))(t)
 	t.Cleanup(func() { assert.NoError(t, r.Stop()) })
 	r.logFailure(t)
 	require.NoError(t, r.Ready(t.Context()))
