@@ -162,12 +162,6 @@ func NewReader(config *rest.Config) (*Reader, error) {
 	return &Reader{Resolver: resolver, classes: classes}, err
 }
 
-// Caching returns a Reader for one look, which asks for each discovery document once.
-func (r Reader) Caching() *Reader {
-	r.Resolver = r.Resolver.Caching()
-	return &r
-}
-
 // Classes returns the classes of a kind: only their metadata, unless the kind needs more.
 func (r *Reader) Classes(ctx context.Context, kind *inventory.ClassKind) (*inventory.Classes, error) {
 	var all []*inventory.Class

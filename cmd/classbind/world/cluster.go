@@ -29,7 +29,7 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// Cluster is what the commands ask of a cluster.
+// Cluster is what the commands ask of a cluster. It reads each discovery document once: to see later ones, connect again.
 type Cluster struct {
 	API     client.Reader // API has registrations, what an installation consists of, and single objects of any kind, without a cache.
 	Kinds   Kinds
@@ -64,24 +64,17 @@ func Connect(config *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client: %w", err)
 	}
-	c := &Cluster{API: api, mapper: api.RESTMapper()}
-	if c.Kinds, err = registry.NewReader(config); err != nil {
+	kinds, err := registry.NewReader(config)
+	if err != nil {
 		return nil, err
 	}
+	kinds.Resolver = kinds.Caching() // For many kinds, the documents are the same.
+	c := &Cluster{API: api, Kinds: kinds, mapper: api.RESTMapper()}
 	if c.Objects, err = latebinding.NewClient(config); err != nil {
 		return nil, err
 	}
 	c.authorizer, err = newAuthorizer(config)
 	return c, err
-}
-
-// look returns a Cluster that is asked for each discovery document once: for many kinds, they are the same.
-func (c *Cluster) look() *Cluster {
-	once := *c
-	if r, ok := c.Kinds.(*registry.Reader); ok {
-		once.Kinds = r.Caching()
-	}
-	return &once
 }
 
 // Registrations lists what is registered.

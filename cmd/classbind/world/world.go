@@ -54,18 +54,16 @@ func OfCluster(ctx context.Context, config *rest.Config, own, namespace string) 
 		return nil, err
 	}
 	w, err := c.World(ctx, own)
-	if err != nil {
-		return nil, err
+	if w.in(namespace); err == nil {
+		w.Memory, err = c.memory(ctx)
 	}
-	w.in(namespace)
-	w.Memory, err = c.memory(ctx)
 	return w, err
 }
 
 // World has what is registered. It knows nothing of what was served.
 func (c *Cluster) World(ctx context.Context, own string) (w *World, err error) {
 	w = NewWorld(own)
-	w.Cluster = c.look()
+	w.Cluster = c
 	w.ClaimKinds, w.ClassKinds, err = c.Registrations(ctx)
 	return w, err
 }
