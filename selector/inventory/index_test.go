@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -25,19 +24,20 @@ func TestIndexMatchesAsAScan(t *testing.T) {
 	for n := range 60 {
 		kind := claimKind()
 		kind.Spec.Classes.Namespaces = []v1beta1.ClassNamespaces{{}, {From: v1beta1.FromAll}, {From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"0", "2"}}}[n%3]
-		var offered []*Classes
+		var offered, oneByOne []*Classes // The index lacks the last of those that came one by one.
 		for _, kind := range kinds {
-			var classes []*Class
+			classes := NewClasses(kind, nil)
 			for i := range random.IntN(40) {
 				m := &metav1.ObjectMeta{Name: fmt.Sprintf("class-%02d", i), Labels: randomLabels(random)}
 				if kind.Namespaced {
 					m.Namespace = fmt.Sprint(random.IntN(4))
 				}
-				classes = append(classes, kind.NewClass(m, nil))
+				classes = classes.With(kind.NewClass(m, nil))
 			}
-			offered = append(offered, NewClasses(kind, classes))
+			offered, oneByOne = append(offered, NewClasses(kind, classes.All())), append(oneByOne, classes)
 		}
-		indexed, changed := newOffer(kind, offered...), newOffer(kind, oneByOne(offered[0]), oneByOne(offered[1]))
+		indexed, changed := newOffer(kind, offered...), newOffer(kind, oneByOne...)
+		require.Empty(t, visited(indexed, "", labels.Nothing()), "We should not take the selector of nothing, which has no requirements, for that of everything")
 		for range 50 {
 			claim := claim.Claim{Namespace: []string{"", "0", "1"}[random.IntN(3)], Selector: randomSelector(t, random)}
 			want, most := scanned(indexed, claim.Namespace, claim.Selector), len(scanned(indexed, claim.Namespace, labels.Everything()))
@@ -49,92 +49,52 @@ func TestIndexMatchesAsAScan(t *testing.T) {
 	}
 }
 
-// oneByOne has the classes as they are when they came one after the other: the index lacks the last of them.
-func oneByOne(all *Classes) *Classes {
-	one := NewClasses(all.Kind, nil)
-	all.Each(func(c *Class) { one = one.With(c) })
-	return one
-}
-
-func TestIndexMatchesNothing(t *testing.T) {
-	kind := newKind("as.example.org", "A")
-	v := newOffer(claimKind(), NewClasses(kind, []*Class{{Kind: kind, Name: "a", Labels: NewLabels(map[string]string{"tier": "gold"})}}))
-	assert.Empty(t, matching(v, labels.Nothing()), "We should not take the selector of nothing, which has no requirements, for that of everything")
-}
-
-// A claim among 100,000 classes is as quick as among ten, because few are looked at.
+// A claim among 100,000 classes is as quick as among ten, because few are looked at. It pays for the classes that it is offered, not for
+// those of a thousand other namespaces.
 func TestIndexTakesTheShortestWay(t *testing.T) {
-	all := newKind("as.example.org", "Class")
+	kind := newKind("as.example.org", "Class")
+	kind.Namespaced = true
 	var classes []*Class
-	for i := range 1000 { // 10 of gold, 50 in each region, 10 of each team
+	for i := range 1000 { // 10 of gold, 50 in each region, 10 of each team, in a namespace of its own
 		set := map[string]string{"tier": "other", "region": fmt.Sprint("region-", i%20), "team": fmt.Sprint("team-", i%100)}
 		if i < 10 {
 			set["tier"] = "gold"
 		}
-		classes = append(classes, all.NewClass(&metav1.ObjectMeta{Name: fmt.Sprint("class-", i), Labels: set}, nil))
+		classes = append(classes, kind.NewClass(&metav1.ObjectMeta{Namespace: set["team"], Name: fmt.Sprint("class-", i), Labels: set}, nil))
 	}
-	v := newOffer(claimKind(), NewClasses(all, classes))
+	s := NewClasses(kind, classes)
 	cases := map[string]struct {
-		reason, selector string
-		want             int
-	}{
-		"Everything":    {"We should look at all classes where all match", "", 1000},
-		"Label":         {"We should look at the classes that have the label", "region=region-1", 50},
-		"Shortest":      {"We should look at the classes of the rarest label", "region=region-1,tier=gold,team", 10},
-		"In":            {"We should look at the classes of each value", "region in (region-1,region-2)", 100},
-		"Exists":        {"We should look at the classes that have the key", "nothing", 0},
-		"UnknownValue":  {"We should look at nothing where no class has the label", "region=region-1,tier=platinum", 0},
-		"ExclusionOnly": {"We should look at all classes for a selector that only excludes", "tier!=gold,!nothing", 1000},
-		"Exclusion":     {"We should look at the classes that an exclusion leaves to another requirement", "tier!=gold,region=region-1", 50},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			s, err := labels.Parse(tc.selector)
-			require.NoError(t, err)
-			terms, _ := newTerms(s)
-			best, count := mostSelective(terms, v.Classes[0].index, len(classes))
-			assert.Equal(t, tc.want, count, tc.reason)
-			assert.Equal(t, tc.want < len(classes), best >= 0, tc.reason)
-		})
-	}
-}
-
-// A claim pays for the classes that it is offered, not for those of a thousand other namespaces.
-func TestIndexPassesOverOtherNamespaces(t *testing.T) {
-	kind := newKind("as.example.org", "A")
-	kind.Namespaced = true
-	var classes []*Class
-	for i := range 10_000 {
-		classes = append(classes, kind.NewClass(&metav1.ObjectMeta{
-			Namespace: fmt.Sprint("team-", i%1000), Name: fmt.Sprint("class-", i), Labels: map[string]string{"tier": "gold", "team": fmt.Sprint(i % 1000)},
-		}, nil))
-	}
-	v := newOffer(claimKind(), NewClasses(kind, classes))
-	for name, tc := range map[string]struct {
 		reason, namespace, selector string
 		want                        int
 	}{
-		"Everything":    {"We should look at the classes of its own namespace", "team-7", "", 10},
-		"CommonLabel":   {"We should look at the classes of its own namespace rather than at all that have a label", "team-7", "tier=gold", 10},
-		"ExclusionOnly": {"We should look at the classes of its own namespace rather than at all", "team-7", "!nothing", 10},
-		"RareLabel":     {"We should take the label where that is shorter", "team-7", "nothing", 0},
-		"None":          {"We should look at nothing where it is offered nothing", "nobody", "tier=gold", 0},
-	} {
+		"Everything":       {"We should look at all classes where all match", "", "", 1000},
+		"Label":            {"We should look at the classes that have the label", "", "region=region-1", 50},
+		"Shortest":         {"We should look at the classes of the rarest label", "", "region=region-1,tier=gold,team", 10},
+		"In":               {"We should look at the classes of each value", "", "region in (region-1,region-2)", 100},
+		"Exists":           {"We should look at the classes that have the key", "", "nothing", 0},
+		"UnknownValue":     {"We should look at nothing where no class has the label", "", "region=region-1,tier=platinum", 0},
+		"ExclusionOnly":    {"We should look at all classes for a selector that only excludes", "", "tier!=gold,!nothing", 1000},
+		"Exclusion":        {"We should look at the classes that an exclusion leaves to another requirement", "", "tier!=gold,region=region-1", 50},
+		"Own":              {"We should look at the classes of its own namespace", "team-7", "", 10},
+		"OwnOfCommonLabel": {"We should look at the classes of its own namespace rather than at all that have a label", "team-7", "region", 10},
+		"OwnExclusionOnly": {"We should look at the classes of its own namespace rather than at all", "team-7", "!nothing", 10},
+		"OwnOfRareLabel":   {"We should take the label where that is shorter", "team-7", "nothing", 0},
+		"None":             {"We should look at nothing where it is offered nothing", "nobody", "tier=gold", 0},
+	}
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			s, err := labels.Parse(tc.selector)
+			selector, err := labels.Parse(tc.selector)
 			require.NoError(t, err)
-			terms, _ := newTerms(s)
+			terms, _ := newTerms(selector)
 			offered := 0
-			for from, to := range v.Classes[0].spans([]string{tc.namespace}, false) {
+			for from, to := range s.spans([]string{tc.namespace}, tc.namespace == "") {
 				offered += to - from
 			}
-			_, looked := mostSelective(terms, v.Classes[0].index, offered)
+			_, looked := mostSelective(terms, s.index, offered)
 			assert.Equal(t, tc.want, looked, tc.reason)
 		})
 	}
 }
-
-func matching(o *Offer, s labels.Selector) []string { return visited(o, "", s) }
 
 func visited(o *Offer, namespace string, s labels.Selector) (found []string) {
 	o.Each(namespace, s, nil, func(c *Class) { found = append(found, c.String()) })
@@ -202,43 +162,4 @@ func requirement(tb testing.TB, key string, operator selection.Operator, values 
 	r, err := labels.NewRequirement(key, operator, values)
 	require.NoError(tb, err)
 	return *r
-}
-
-// Terms match the same classes as their selector, however many labels, terms and values there are.
-func TestQueryMatchesAsItsSelector(t *testing.T) {
-	random := rand.New(rand.NewPCG(7, 8)) //nolint:gosec // It has to be reproducible.
-	for range 300 {
-		set := labels.Set{}
-		for range random.IntN(100) {
-			set[fmt.Sprint("k", random.IntN(100))] = fmt.Sprint(random.IntN(40))
-		}
-		l := NewLabels(set)
-		for key := range 100 {
-			key := fmt.Sprint("k", key)
-			want, has := set[key]
-			got, exists := l.Lookup(key)
-			require.Equal(t, want, got)
-			require.Equal(t, has, exists)
-		}
-		for range 20 {
-			var terms []string
-			for range 1 + random.IntN(4) {
-				values := make([]string, 1+random.IntN(60))
-				for i := range values {
-					values[i] = fmt.Sprint(random.IntN(60))
-				}
-				term := []string{"k%d in (%s)", "k%d notin (%s)"}[random.IntN(2)]
-				if simple := random.IntN(6); simple < 4 {
-					term = []string{"k%d>%s", "k%d<%s", "k%d=%s", "k%d!=%s"}[simple]
-					values = values[:1]
-				}
-				terms = append(terms, fmt.Sprintf(term, random.IntN(100), strings.Join(values, ",")))
-			}
-			s, err := labels.Parse(strings.Join(terms, ","))
-			require.NoError(t, err)
-			asked, selectable := newTerms(s)
-			isUnmet := func(t term) bool { return !t.isMet(-1, l) }
-			assert.Equal(t, s.Matches(set), selectable && !slices.ContainsFunc(asked, isUnmet), "We should match as %q does: %s", s, set)
-		}
-	}
 }

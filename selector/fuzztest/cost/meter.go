@@ -148,12 +148,12 @@ func (m *Meter) Measure(t *testing.T, length int, work func(), input ...any) {
 	m.add(t, c, input)
 }
 
-// LeastCPU is the least that some work takes. It is done once, and up to ten times while that is more than enough.
+// LeastCPU is the least that some work takes. It is done once, and up to fifteen times while that is more than enough.
 func LeastCPU(enough time.Duration, work func()) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	least := time.Duration(math.MaxInt64)
-	for try := 0; try < 10 && least > enough; try++ {
+	for try := 0; try < 15 && least > enough; try++ {
 		began := threadTime()
 		work()
 		least = min(least, threadTime()-began)
