@@ -372,7 +372,7 @@ func TestEveryReviewIsSeen(t *testing.T) {
 			}
 			return n
 		}
-		for request, want := range map[string]float64{`"operation":"CONNECT"`: 1, `"operation":"CONNECT","dryRun":true`: 0} {
+		for request, want := range map[string]int{`"operation":"CONNECT"`: 1, `"operation":"CONNECT","dryRun":true`: 0} {
 			before := answers()
 			lines = nil
 			w := post(t, mgr, strings.Replace(pattern, "{name}", "claims.example.org", 1),
@@ -380,7 +380,7 @@ func TestEveryReviewIsSeen(t *testing.T) {
 			require.Equal(t, http.StatusOK, w.Code, w.Body)
 			require.Len(t, lines, 1, "%s should log one line.", pattern)
 			assert.Contains(t, lines[0], `"requestUID"="5e1f"`, "We should find the line by the request of the audit log.")
-			assert.Equal(t, want, answers()-before, "%s should count each answer, and no dry run: %s", pattern, request)
+			assert.Equal(t, want, int(answers()-before), "%s should count each answer, and no dry run: %s", pattern, request)
 		}
 	}
 }
