@@ -251,19 +251,18 @@ const (
 	// burst. It asks as often about those that it let read before as about all others. It protects the API server. Beyond it, the answer
 	// waits, or is 503 after 10 seconds.
 	MaxTokenReviewRate = 5
-	// DefaultLateMemory is the default of --late-binding-memory, in bytes. It protects the memory of each replica. A quarter of it at most
-	// holds the selectors of one namespace. Beyond it, claims wait without their selectors.
-	DefaultLateMemory = 64 << 20
-	// LateReads limits the reads of claims that wait without their selectors, in each round of half a second, by claim kind. It protects
-	// the API server. Beyond it, the claims wait their turn.
-	LateReads = 10
+	// MaxWaitingClaims limits the waiting claims of one kind that are held. It protects the memory of each replica. Beyond it, the
+	// namespace that holds the most gives up some of its claims, and the leader looks for these every five minutes.
+	MaxWaitingClaims = 100_000
+	// WaitingClaimBytes is for how long a selector a waiting claim counts once, with the fields that expressions look at. It protects the
+	// same memory. A claim that has more counts several times.
+	WaitingClaimBytes = 512
 	// LateListPage is how many claims one answer to a list holds, of 1.5 MiB at most. It protects the memory of the API server: a replica
 	// holds one at a time.
 	LateListPage = 100
-	// LateEvents limits the events on claims that have yet to be created, of 2 KiB at most. It protects the leader's memory. One namespace
-	// holds at most three times the free places. Beyond it, events about a bound claim are left out, and events about why a claim waits
-	// come later.
-	LateEvents = 20_000
+	// LateEvents limits the events on claims of one kind that the leader remembers, by claim and text, of 2 KiB at most. It protects the
+	// leader's memory. Beyond it, it may send one again, which the API server refuses.
+	LateEvents = 500
 	// MaxPendingDefaults limits the writes of one class, possibly in flight, that a Lease records. It protects the size of a Lease. Beyond
 	// it, a request to make the same class default is refused until the first write is over.
 	MaxPendingDefaults = 8

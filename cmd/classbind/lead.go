@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -94,7 +94,7 @@ func (l *leadership) term(ctx context.Context) error {
 	}
 	defaults, uses := policies(webhookconfig.DefaultPolicies), policies(webhookconfig.UsePolicies)
 	memory := &webhookconfig.Memory{Registration: l.registration, Client: mgr.GetClient()}
-	events, err := eventsclient.NewForConfig(l.cluster)
+	events, err := corev1client.NewForConfig(l.cluster)
 	if err != nil {
 		return fmt.Errorf("cannot make a client for events: %w", err)
 	}
@@ -105,7 +105,7 @@ func (l *leadership) term(ctx context.Context) error {
 	decider := *l.decider
 	decider.Costly = webhook.CostlyDecisions(false)
 	binder := &latebinding.Binder{
-		Claims: l.claims, Events: latebinding.NewEvents(events, instance), Namespaces: mgr.GetClient(),
+		Claims: l.claims, Events: events, Instance: instance, Namespaces: mgr.GetClient(),
 		Rate: l.options.lateRate, Decider: &decider,
 	}
 	writer := &status.Writer{

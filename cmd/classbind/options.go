@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
@@ -54,7 +53,6 @@ type options struct {
 	shutdownDelay  time.Duration
 	inFlightWindow time.Duration
 	lateRate       int
-	lateMemory     resource.QuantityValue
 	logLevel       string
 	logFormat      string
 }
@@ -108,11 +106,6 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 			"kube-apiserver takes at most 34s; add a margin")
 	fs.IntVar(&o.lateRate, "late-binding-rate", 300,
 		"most `claims` that the leader binds per second, where whenUnmatched is BindLater. A burst has at most twice that number")
-	o.lateMemory.Quantity = *resource.NewQuantity(v1beta1.DefaultLateMemory, resource.BinarySI)
-	fs.Var(&o.lateMemory, "late-binding-memory",
-		"`bytes`, such as 64Mi, in which each replica holds the selectors of waiting claims, where whenUnmatched is BindLater. "+
-			"Each claim kind gets an equal share, and one namespace at most a quarter of that. "+
-			"Beyond that, the leader reads the claims again, 20 per second for each kind")
 	fs.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 0,
 		"`time` for which the replica answers after SIGTERM, while /readyz fails. "+
 			"Behind a Service, set some seconds, until no API server calls this replica")
@@ -152,8 +145,6 @@ func (o *options) validate() error {
 	check(o.inFlightWindow >= time.Second && o.inFlightWindow <= time.Hour && o.inFlightWindow%time.Second == 0,
 		"in-flight-window", o.inFlightWindow, "must be whole seconds, from 1s to 1h")
 	check(o.lateRate >= 1 && o.lateRate <= 100_000, "late-binding-rate", o.lateRate, "must be from 1 to 100000")
-	check(o.lateMemory.CmpInt64(1<<20) >= 0 && o.lateMemory.CmpInt64(1<<40) <= 0,
-		"late-binding-memory", o.lateMemory.String(), "must be from 1Mi to 1Ti")
 	check(o.certs == selfSigned || o.certs == certManager, "certs", o.certs, "must be "+selfSigned+" or "+certManager)
 	check(o.certs != certManager || o.certDir != "", "cert-dir", o.certDir, "must name the folder of tls.crt and tls.key")
 	// The last third of it must be long enough for the API servers to trust the next one.

@@ -39,7 +39,6 @@ func TestValidateRefuses(t *testing.T) {
 		"WrongHost":             {reason: "We should refuse a host that no certificate can name.", arg: "--webhook-url=https://local_host", want: "must name a host: "},
 		"Garbage":               {reason: "We should say why a text is not a URL.", arg: "--webhook-url=https://[", want: "must be a URL: "},
 		"NoRate":                {reason: "We should refuse a rate of 0: ClaimKinds report whether claims are bound later.", arg: "--late-binding-rate=0", want: "must be from 1 to 100000"},
-		"LittleLateMemory":      {reason: "We should refuse memory that holds no selectors.", arg: "--late-binding-memory=10k", want: "must be from 1Mi to 1Ti"},
 		"NoWindow":              {reason: "We should refuse a window of 0, which would free a Lease while a write is in flight.", arg: "--in-flight-window=0s", want: "must be whole seconds, from 1s to 1h"},
 		"FractionOfAWindow":     {reason: "We should refuse fractions of a second, which a Lease would drop.", arg: "--in-flight-window=1.5s", want: "must be whole seconds, from 1s to 1h"},
 		"Certs":                 {reason: "We should say who can issue certificates.", arg: "--certs=cert_manager", want: "must be self-signed or cert-manager"},
@@ -72,7 +71,7 @@ func TestValidateRefuses(t *testing.T) {
 
 func TestValidateSaysEverythingAtOnce(t *testing.T) {
 	err := parse(t, "--namespace=A", "--webhook-service=B", "--webhook-url=http://c", "--in-flight-window=1ms",
-		"--late-binding-rate=-1", "--late-binding-memory=1", "--certs=j", "--certificate-duration=1s", "--ca-duration=1s", "--client-ca-file=k", "--shutdown-delay-duration=-1s", "--log-level=h", "--log-format=i").validate()
+		"--late-binding-rate=-1", "--certs=j", "--certificate-duration=1s", "--ca-duration=1s", "--client-ca-file=k", "--shutdown-delay-duration=-1s", "--log-level=h", "--log-format=i").validate()
 	require.Error(t, err)
 	var flags []string
 	for line := range strings.Lines(err.Error()) {
@@ -80,7 +79,7 @@ func TestValidateSaysEverythingAtOnce(t *testing.T) {
 		flags = append(flags, flag)
 	}
 	assert.Equal(t, []string{
-		"--namespace", "--webhook-service", "--webhook-url", "--in-flight-window", "--late-binding-rate", "--late-binding-memory",
+		"--namespace", "--webhook-service", "--webhook-url", "--in-flight-window", "--late-binding-rate",
 		"--certs", "--certificate-duration", "--ca-duration", "--client-ca-file", "--shutdown-delay-duration", "--log-level", "--log-format",
 	}, flags, "We should name every wrong flag at once, so that nobody has to try a dozen times.")
 }

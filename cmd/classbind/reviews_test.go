@@ -177,7 +177,7 @@ func newWebhooks(t *testing.T, api http.RoundTripper, log logr.Logger) *unstarte
 		Gates: []selector.Gate{s.reviews.Gate()}, Live: s.registration.Live, Class: s.registration.NamedClass,
 		Related: s.registration.RelatedObject, Deadline: webhook.WithDeadline, Fresh: rand.Uint64, Now: time.Now,
 	}
-	s.claims, err = latebinding.NewClaims(s.registration, cached, config, s.options.namespace, 1<<20)
+	s.claims, err = latebinding.NewClaims(s.registration, cached, config, s.options.namespace)
 	require.NoError(t, err)
 	s.metrics = webhook.NewMetrics(s.registration.Inventory.Snapshot)
 	mgr.metrics = s.metrics

@@ -206,7 +206,7 @@ func (s *server) addControllers() (err error) {
 		Live: s.registration.Live, Class: s.registration.NamedClass, Related: s.registration.RelatedObject,
 		Deadline: webhook.WithDeadline, Fresh: rand.Uint64, Now: time.Now, Costly: webhook.CostlyDecisions(true),
 	}
-	s.claims, err = latebinding.NewClaims(s.registration, s.mgr.GetClient(), s.cluster, s.options.namespace, s.options.lateMemory.Value())
+	s.claims, err = latebinding.NewClaims(s.registration, s.mgr.GetClient(), s.cluster, s.options.namespace)
 	if err != nil {
 		return err
 	}

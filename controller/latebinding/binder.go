@@ -10,26 +10,24 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	eventsclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/recovered"
 )
 
 const (
-	// lateRound is the time between rounds, which look for new classes. Claims draw from all classes that were created within one.
+	// lateRound is the time between two looks at whether classes or claims have changed. A round has at least twice that.
 	lateRound = 500 * time.Millisecond
 	lateRetry = time.Second // the delay before the first retry of a claim, which doubles until it is lateRetryMax
 	// lateRetryMax is how often a claim is tried that the API server refuses for good.
-	lateRetryMax = 10 * time.Minute
-	// lateAsking is how long a round may look for classes, for all kinds together. The rest is left for the next round.
-	lateAsking      = 100 * time.Millisecond
-	namespaceRounds = 10               // how many rounds pass until namespaces are checked again
-	lateWorkers     = 16               // of each kind: hanging writes delay no other kind
-	eventWorkers    = 4                // which create events
-	noticeDelay     = 10 * time.Second // how long a claim waits before an event says that it has no class
+	lateRetryMax    = 10 * time.Minute
+	namespaceRounds = 10 // how many looks pass until namespaces are checked again
+	lateWorkers     = 16 // of each kind: hanging writes delay no other kind
 )
 
 // Namespace is what is read of a namespace: its metadata, for the labels.
@@ -44,126 +42,120 @@ func Namespace() *metav1.PartialObjectMetadata {
 // the write fails, and the watch shows the new version.
 type Binder struct {
 	Claims     *Claims
-	Events     Events        // on the claims
-	Namespaces client.Reader // from a cache
-	Rate       int           // of writes, and of events, each per second. A burst may have twice as many.
+	Events     eventsclient.EventsGetter // on the claims
+	Instance   string                    // of classbind, which reports the events
+	Namespaces client.Reader             // from a cache
+	Rate       int                       // of writes, and of events, each per second. A burst may have twice as many.
 	Decider    *selector.Decider
 
 	// interval of the rounds, and delay of the first retry. Zero means lateRound and lateRetry; only tests set them.
 	interval, retry time.Duration
 
-	unreadable error // why namespaces cannot be read, for the rest of a round
-	limiter    flowcontrol.RateLimiter
-	writers    map[*claimWatch]*lateWriter // of the kinds with BindLater. Only the rounds use them.
-	running    *sync.WaitGroup
+	writes, notices flowcontrol.RateLimiter
 }
 
 // Start binds claims until the leadership ends.
 func (b *Binder) Start(ctx context.Context) error {
-	b.limiter = flowcontrol.NewTokenBucketRateLimiter(float32(b.Rate), 2*b.Rate)
-	b.writers, b.running = map[*claimWatch]*lateWriter{}, &sync.WaitGroup{}
+	limiter := func() flowcontrol.RateLimiter {
+		return flowcontrol.NewTokenBucketRateLimiter(float32(b.Rate), 2*b.Rate)
+	}
+	b.writes, b.notices = limiter(), limiter()
+	var running sync.WaitGroup
+	ends := map[*claimWatch]func(){} // of the kinds with BindLater
 	defer func() {
-		b.syncWriters(ctx, nil)
-		b.running.Wait()
+		for _, end := range ends {
+			end()
+		}
+		running.Wait()
 		for _, w := range b.Claims.watches() {
 			w.own(func(s *claimState) {
 				if s.binder == b { // The next term may have begun: it does not wait for this.
-					s.useBinder(nil, time.Time{})
+					s.useBinder(nil)
 				}
 			})
 		}
 	}()
-	events := flowcontrol.NewTokenBucketRateLimiter(float32(b.Rate), 2*b.Rate)
-	for range eventWorkers {
-		b.running.Go(func() {
-			_ = recovered.Again(ctx, func(ctx context.Context) error { b.Events.run(ctx, events); return nil })
-		})
-	}
-	round := 0
 	recovered.Rounds(ctx, func(ctx context.Context) {
-		b.unreadable = nil
 		watches := b.Claims.lateWatches()
-		b.syncWriters(ctx, watches)
-		for _, w := range watches {
-			_ = recovered.Do(func() error {
-				b.round(ctx, w, round%namespaceRounds == 0, lateAsking/time.Duration(len(watches)))
-				return nil
-			})
+		for w, end := range ends {
+			if !slices.Contains(watches, w) {
+				end()
+				delete(ends, w)
+			}
 		}
-		round++
+		for _, w := range watches {
+			if ends[w] == nil {
+				ends[w] = b.bindAll(ctx, w, &running)
+			}
+		}
 	}, cmp.Or(b.interval, lateRound))
 	return nil
 }
 
-func (b *Binder) syncWriters(ctx context.Context, watches []*claimWatch) {
-	for w, writer := range b.writers {
-		if !slices.Contains(watches, w) {
-			writer.queue.ShutDown()
-			delete(b.writers, w)
-		}
+// kindBinder binds the waiting claims of one kind, in goroutines of its own.
+type kindBinder struct {
+	binder   *Binder
+	watch    *claimWatch
+	interval time.Duration
+	queue    workqueue.TypedDelayingInterface[waitingItem] // of claims that have a class, for the writers
+	backoff  workqueue.TypedRateLimiter[waitingItem]
+	recorder record.EventRecorder
+	looks    int
+}
+
+// bindAll starts to bind the claims of a kind, and returns a function that ends it.
+func (b *Binder) bindAll(ctx context.Context, w *claimWatch, running *sync.WaitGroup) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	k := b.newKindBinder(ctx, w)
+	start := func(run func(context.Context)) {
+		running.Go(func() { _ = recovered.Again(ctx, func(ctx context.Context) error { run(ctx); return nil }) })
 	}
-	for _, w := range watches {
-		if b.writers[w] == nil {
-			b.writers[w] = b.newWriter(ctx, w)
-		}
+	for range lateWorkers {
+		start(func(ctx context.Context) {
+			for k.work(ctx) {
+			}
+		})
+	}
+	start(func(ctx context.Context) { recovered.Rounds(ctx, k.round, k.interval) })
+	start(func(ctx context.Context) { recovered.Rounds(ctx, k.sweepIfDue, k.interval) })
+	return func() {
+		cancel()
+		k.queue.ShutDown()
 	}
 }
 
-// round queues the claims of a kind that became bindable since the last round, and
-// events on those that still wait. asking is its share of lateAsking.
-func (b *Binder) round(ctx context.Context, w *claimWatch, askAgain bool, asking time.Duration) {
-	view, ready := b.view(w), false
-	w.own(func(s *claimState) {
-		s.useBinder(b, time.Now())
-		if ready = view != nil && s.unwritable == nil; !ready {
-			s.unmatch()
-		} else if s.room.askFull(b.Claims.registration.Freed(view)) {
-			s.dirty = true
-		}
-	})
-	if !ready {
-		return
+func (b *Binder) newKindBinder(ctx context.Context, w *claimWatch) *kindBinder {
+	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[waitingItem]{Queue: &fairQueue{}})
+	return &kindBinder{
+		binder: b, watch: w, interval: cmp.Or(b.interval, lateRound),
+		backoff: newLateLimiter(cmp.Or(b.retry, lateRetry)), recorder: b.newRecorder(ctx, w),
+		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[waitingItem]{Queue: queue}),
 	}
-	w.checkNamespaces(askAgain, func(name string) (bool, error) { return b.admits(ctx, w, name) })
-	due, cancel := context.WithTimeout(ctx, asking*3/4)
-	defer cancel()
-	for _, item := range w.due(due, view) {
-		b.writers[w].queue.Add(item)
-	}
-	// Events have time of their own, because groups may always be left to ask about.
-	tell, cancel := context.WithTimeout(ctx, asking/4)
-	defer cancel()
-	b.Events.notifyWaiting(tell, w, view, time.Now())
 }
 
-// preview decides on a claim from what is known, without any effect. It asks no gate:
-// there is a preview for each group of claims, and gates are asked about a single claim.
-func preview(ctx context.Context, view *selector.View, c claim.Claim) (selector.Decision, error) {
-	return new(selector.Decider).Decide(ctx, view, claim.Intake{Claim: c}, selector.Preview)
-}
-
-// view returns the classes for a watch, nil if none fit it now.
-func (b *Binder) view(w *claimWatch) *selector.View {
-	view := b.Claims.registration.Inventory.Snapshot()[w.kind.Name]
-	if view == nil || view.Fault != nil || view.Conflict != nil || view.Kind.Serial != w.kind.Serial {
+// view returns the classes for the claims, nil if none fit them now.
+func (k *kindBinder) view() *selector.View {
+	view := k.binder.Claims.registration.Inventory.Snapshot()[k.watch.kind.Name]
+	if view == nil || view.Fault != nil || view.Conflict != nil || view.Kind.Serial != k.watch.kind.Serial {
 		return nil
 	}
 	return view
 }
 
-// admits reports whether the ClaimKind selects a namespace by its labels. Each read of a
-// cache that does not fill waits for its timeout, so a round tries only one.
-func (b *Binder) admits(ctx context.Context, w *claimWatch, name string) (bool, error) {
-	if b.unreadable != nil {
-		return false, b.unreadable
-	}
+// checkNamespaces asks which namespaces the ClaimKind selects by their labels. Each read of a cache that does not fill waits for its
+// timeout, so a round tries only one.
+func (k *kindBinder) checkNamespaces(ctx context.Context) {
+	k.looks++
+	k.watch.checkNamespaces(k.looks%namespaceRounds == 1, func(name string) (bool, error) { return k.admits(ctx, name) })
+}
+
+func (k *kindBinder) admits(ctx context.Context, name string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, lateRound)
 	defer cancel()
 	n := Namespace()
-	err := b.Namespaces.Get(ctx, client.ObjectKey{Name: name}, n)
+	err := k.binder.Namespaces.Get(ctx, client.ObjectKey{Name: name}, n)
 	if client.IgnoreNotFound(err) != nil {
-		b.unreadable = fmt.Errorf("cannot read the labels of namespaces: %w", err)
-		return false, b.unreadable
+		return false, fmt.Errorf("cannot read the labels of namespaces: %w", err)
 	}
-	return err == nil && w.namespaces.Select(name, n.Labels), nil
+	return err == nil && k.watch.namespaces.Select(name, n.Labels), nil
 }

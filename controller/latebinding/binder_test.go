@@ -197,7 +197,7 @@ func TestFaultIsOver(t *testing.T) {
 func TestTermsOverlap(t *testing.T) {
 	s := newClaimServer(t)
 	r := newLateReplica(t, s, lateClaimKind())
-	first, next := r.binder, *r.binder
+	first, next := r.binder, &Binder{Claims: r.claims, Events: r.binder.Events, Namespaces: namespaces{}, Rate: 1, Decider: r.binder.Decider, interval: time.Millisecond}
 	w := r.claims.watches()[lateKind]
 	serves := func(b *Binder, reason string) {
 		eventually(t, reason, func(c *assert.CollectT) {
@@ -208,11 +208,11 @@ func TestTermsOverlap(t *testing.T) {
 	}
 	old := r.lead(t)
 	serves(first, "We should lead.")
-	r.binder = &next
+	r.binder = next
 	end := r.lead(t)
-	serves(&next, "We should begin the next term.")
+	serves(next, "We should begin the next term.")
 	old()
-	serves(&next, "We should not end the next term with the last.")
+	serves(next, "We should not end the next term with the last.")
 	end()
 	serves(nil, "We should end with the last term.")
 }
@@ -236,11 +236,10 @@ func TestLateBindingRefused(t *testing.T) {
 
 	s.refuse("patch", 0)
 	w := r.claims.watches()[lateKind]
-	_, _, paused := w.waits("")
+	_, _, paused := w.waits(waitingItem{})
 	assert.Positive(t, paused, "We should try again after a while.")
 	w.own(func(s *claimState) {
-		s.paused = time.Time{} // It is over.
-		s.unmatch()
+		s.paused, s.binder = time.Time{}, nil // It is over, as is the term.
 	})
 	r.awaitCounts(t, ClaimCounts{Bound: 50})
 	assert.NoError(t, r.claims.LateProblem(lateKind), "We should say that all is well.")
@@ -283,9 +282,7 @@ func TestReferenceRefused(t *testing.T) {
 	r.awaitCounts(t, ClaimCounts{Waiting: 20})
 	w := r.claims.watches()[lateKind]
 	w.own(func(s *claimState) {
-		for _, c := range s.waiting {
-			c.notified = true
-		}
+		s.waiting.each(func(c *waitingClaim) { c.notified = true })
 	})
 	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
 	r.awaitCounts(t, ClaimCounts{Bound: 10, Waiting: 10})
@@ -308,7 +305,7 @@ func TestReferenceRefused(t *testing.T) {
 	eventually(t, "We should say that all is well once the rule is gone.", func(c *assert.CollectT) {
 		assert.NoError(c, r.claims.LateProblem(lateKind))
 	})
-	w.own(func(s *claimState) { assert.Zero(t, s.refused) })
+	w.own(func(s *claimState) { assert.Zero(t, s.waiting.refused) })
 }
 
 // TestBackOff tries a claim that is refused each time.

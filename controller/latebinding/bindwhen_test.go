@@ -42,13 +42,13 @@ func (r *lateReplica) relate(t *testing.T, objects map[types.NamespacedName]map[
 	r.registration.Inventory.SetRelated(inventory.NewObjects(kinds[0], true, projected))
 }
 
-// rounds waits until the binder has asked about all groups.
+// rounds waits until the binder has looked at all claims.
 func (r *lateReplica) rounds(t testing.TB) {
 	t.Helper()
-	w := r.claims.watches()[lateKind]
-	eventually(t, "We should ask about all claims.", func(c *assert.CollectT) {
-		view := r.binder.view(w)
-		w.own(func(s *claimState) { assert.True(c, view != nil && s.view == view && !s.dirty) })
+	w, k := r.claims.watches()[lateKind], r.kindBinder(t)
+	eventually(t, "We should look at all claims.", func(c *assert.CollectT) {
+		view := k.view()
+		w.own(func(s *claimState) { assert.True(c, view != nil && s.rounds.view == view && s.waiting.due.Len() == 0) })
 	})
 }
 
@@ -56,8 +56,8 @@ func (r *lateReplica) rounds(t testing.TB) {
 func (r *lateReplica) notify(t testing.TB) {
 	t.Helper()
 	r.rounds(t)
-	w := r.claims.watches()[lateKind]
-	r.binder.Events.notifyWaiting(t.Context(), w, r.binder.view(w), time.Now().Add(noticeDelay+time.Second))
+	k := r.kindBinder(t)
+	k.notify(t.Context(), k.view(), time.Now().Add(noticeDelay+time.Second))
 }
 
 func TestDelayedBinding(t *testing.T) {
@@ -123,7 +123,7 @@ func TestBindWhenStaysTrue(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		eventually(t, "We should bind it.", func(c *assert.CollectT) { assert.Equal(c, n, s.tried()) })
 		r.rounds(t)
-		time.Sleep(10 * lateRound / 20) // We cannot wait for what does not happen.
+		time.Sleep(lateRound / 2) // We cannot wait for what does not happen.
 		require.Equal(t, n, s.tried(), "We should not bind it again until somebody else changes it.")
 		s.set(t, "team-a/claim", fmt.Sprintf(spec, n+1))
 	}
@@ -166,7 +166,7 @@ func TestFitsOfClassKinds(t *testing.T) {
 	r.registration.Inventory.SetClaimKind(linked)
 	kind := inventory.NewClassKind(golds, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false, k)
 	r.registration.Inventory.SetClasses(labelled(kind, "gold tier=gold"))
-	assert.Nil(t, r.binder.view(r.claims.watches()[lateKind]), "We should bind no claim of which we do not know enough.")
+	assert.Nil(t, r.kindBinder(t).view(), "We should bind no claim of which we do not know enough.")
 	for range 2 {
 		before := r.claims.watches()[lateKind]
 		r.follow(t, k, linked)

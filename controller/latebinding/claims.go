@@ -38,15 +38,11 @@ type Claims struct {
 	reader       client.Reader // from the cache
 	client       Client
 	own          string // classbind's namespace
-	memory       int64  // for the selectors of the waiting claims of all kinds, in bytes
 
 	// mu guards kinds, because reconciliations of several kinds run at once. Whoever
 	// holds it copies or sets an entry, and waits for nobody.
 	mu    sync.Mutex
 	kinds map[string]*watchedClaims
-	// sharing is held by shareOut, so that the last to count the kinds is the last to
-	// resize their rooms. It waits for the owners of the watches, so it is not mu.
-	sharing sync.Mutex
 	// began is when Ready was first called. counted says that the claims have been counted.
 	began   atomic.Pointer[time.Time]
 	counted atomic.Bool
@@ -62,13 +58,14 @@ type watchedClaims struct {
 }
 
 // NewClaims returns Claims for the registered kinds, which it reads from a cache. own is
-// classbind's namespace. memory is for the selectors of waiting claims, in bytes.
-func NewClaims(r *registry.Registration, cache client.Reader, config *rest.Config, own string, memory int64) (*Claims, error) {
+// classbind's namespace.
+func NewClaims(r *registry.Registration, cache client.Reader, config *rest.Config, own string) (*Claims, error) {
 	client, err := NewClient(config)
 	if err != nil {
 		return nil, err
 	}
-	c := &Claims{registration: r, reader: cache, client: client, own: own, memory: memory, kinds: map[string]*watchedClaims{}}
+	client.once = true // A claim that was not written goes back to its queue, and holds up no other.
+	c := &Claims{registration: r, reader: cache, client: client, own: own, kinds: map[string]*watchedClaims{}}
 	c.Metrics = NewMetrics(c)
 	return c, nil
 }
@@ -160,7 +157,6 @@ func (c *Claims) follow(
 	c.mu.Lock()
 	c.kinds[k.Name] = &watchedClaims{watch: w}
 	c.mu.Unlock()
-	c.shareOut()
 	w.start(c.client, func(err error) {
 		c.changed.Notify(k.Name)
 		if apierrors.IsNotFound(err) {
@@ -176,20 +172,9 @@ func (c *Claims) drop(name string) {
 	old := c.kinds[name]
 	delete(c.kinds, name)
 	c.mu.Unlock()
-	c.shareOut()
 	if old != nil {
 		old.watch.withdraw()
 		c.changed.Notify(name)
-	}
-}
-
-// shareOut divides the memory for selectors equally among the kinds with BindLater: authors of one kind take none from those of another.
-func (c *Claims) shareOut() {
-	c.sharing.Lock()
-	defer c.sharing.Unlock()
-	later := c.lateWatches()
-	for _, w := range later {
-		w.own(func(s *claimState) { s.resize(c.memory / int64(len(later))) })
 	}
 }
 
@@ -290,8 +275,8 @@ func (c *Claims) LateProblem(name string) error {
 	return errNotWatched
 }
 
-// ClaimCounts are of one claim kind. None wait without BindLater.
-type ClaimCounts struct{ Bound, Waiting int }
+// ClaimCounts are of one claim kind. None wait without BindLater. Of those that wait, so many are left, and found by sweeps.
+type ClaimCounts struct{ Bound, Waiting, Left int }
 
 // claimSummary is what others read of a watch: how it was after the last change.
 type claimSummary struct {
@@ -304,15 +289,16 @@ type claimSummary struct {
 // summary has only what is at hand, because it is made after each change. Without waiting
 // claims, only unwritable is a reason why they are not bound.
 func (s *claimState) summary() *claimSummary {
-	late := s.unwritable
-	if len(s.waiting) > 0 {
+	late, waiting := s.unwritable, &s.waiting
+	if waiting.weight > 0 || waiting.partial {
 		late = cmp.Or(s.unwritable, s.refusal, s.namespaceErr, s.removed)
 	}
-	if s.refused > 0 {
+	if waiting.refused > 0 {
 		late = cmp.Or(late, s.refusedErr)
 	}
 	return &claimSummary{
-		counts: ClaimCounts{Bound: len(s.bound.counts), Waiting: s.selected}, synced: s.synced, binds: s.binder != nil, late: late,
+		counts: ClaimCounts{Bound: len(s.bound.counts), Waiting: waiting.selected + waiting.left, Left: waiting.left},
+		synced: s.synced, binds: s.binder != nil, late: late,
 	}
 }
 

@@ -46,8 +46,9 @@ func TestCountedThoughNotWritable(t *testing.T) {
 	late := r.claims.LateProblem(lateKind)
 	require.ErrorIs(t, late, cluster.ErrUnsuitable)
 	require.ErrorContains(t, late, `"patch"`, "We should say what is missing.")
-	r.binder.round(t.Context(), r.claims.watches()[lateKind], true, lateAsking)
-	assert.Empty(t, r.binder.writers, "We should queue nothing that we cannot write.")
+	k := r.kindBinder(t)
+	k.round(t.Context())
+	assert.Zero(t, k.queue.Len(), "We should queue nothing that we cannot write.")
 
 	claims.Verbs = append(claims.Verbs, "patch")
 	serve()
@@ -115,7 +116,7 @@ func TestReadyWaitsForCounts(t *testing.T) {
 	k := lateClaimKind(func(k *v1beta1.ClaimKind) { k.Spec.Choice.Strategy = v1beta1.LeastClaims })
 	r := newLateReplica(t, s, k)
 	now := time.Now()
-	unwatched, err := NewClaims(r.registration, r.claims.reader, s.config(), "", v1beta1.DefaultLateMemory)
+	unwatched, err := NewClaims(r.registration, r.claims.reader, s.config(), "")
 	require.NoError(t, err)
 	require.ErrorIs(t, unwatched.Ready(now), errNotWatched, "We should wait until the claims are counted.")
 	assert.True(t, NotYet(unwatched.Problem(lateKind)), "We should say that we do not watch yet.")
@@ -163,18 +164,19 @@ func TestKindsOfOneResource(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, e := range s.events {
-			if e.Regarding.Name == "both" && e.Reason == reason {
-				notes = append(notes, e.Note)
+			if e.InvolvedObject.Name == "both" && e.Reason == reason {
+				notes = append(notes, e.Message)
 			}
 		}
 		return notes
 	}
 	eventually(t, "We should say for each claim kind why a claim waits, but not for the one in conflict.", func(c *assert.CollectT) {
 		for _, w := range r.claims.lateWatches() {
-			view := r.binder.view(w)
+			k := r.binder.newKindBinder(t.Context(), w)
+			view := k.view()
 			assert.Equal(c, w.kind.Name == rival, view == nil, w.kind.Name)
 			if view != nil {
-				r.binder.Events.notifyWaiting(t.Context(), w, view, time.Now().Add(noticeDelay+time.Second))
+				k.notify(t.Context(), view, time.Now().Add(noticeDelay+time.Second))
 			}
 		}
 		assert.Len(c, eventsOf(v1beta1.EventNoMatchingClass), 2)

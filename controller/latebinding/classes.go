@@ -144,7 +144,8 @@ func (c *Claims) limitedClasses(most int, call func([]limitedClass)) {
 
 var (
 	countedClaims = prometheus.NewDesc("classbind_claims",
-		"Claims of a kind that this replica watches, by state: bound to a class, or, on the leader, waiting for one.",
+		"Claims of a kind that this replica watches, by state: bound to a class, or, on the leader, waiting for one. Of those that wait, "+
+			"the ones left are not held in memory, but found every five minutes.",
 		[]string{"claim_kind", "state"}, nil)
 	classClaims = prometheus.NewDesc("classbind_class_claims",
 		fmt.Sprintf("Claims that have a class, of the kinds that this replica watches. Of each class kind there are "+
@@ -209,6 +210,7 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 		gauge(countedClaims, int64(s.counts.Bound), name, "bound")
 		if s.binds { // Other replicas do not know which namespaces are selected.
 			gauge(countedClaims, int64(s.counts.Waiting), name, "waiting")
+			gauge(countedClaims, int64(s.counts.Left), name, "left")
 		}
 		for _, outcome := range []string{lateBound, lateChanged, lateFailed, latePanicked} {
 			m.late.WithLabelValues(name, outcome)

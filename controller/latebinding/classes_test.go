@@ -178,7 +178,7 @@ func TestClaimMetrics(t *testing.T) {
 	m := NewMetrics(claims)
 	count := func(binds bool) {
 		w := &claimWatch{}
-		w.published.Store(&claimSummary{counts: ClaimCounts{Bound: 7, Waiting: 3}, synced: true, binds: binds})
+		w.published.Store(&claimSummary{counts: ClaimCounts{Bound: 7, Waiting: 3, Left: 1}, synced: true, binds: binds})
 		claims.kinds["claims.example.org"] = &watchedClaims{watch: w}
 	}
 	require.NoError(t, m.Register())
@@ -187,7 +187,7 @@ func TestClaimMetrics(t *testing.T) {
 
 	count(true)
 	want := map[string]float64{
-		"claims claim_kind=claims.example.org state=bound": 7, "claims claim_kind=claims.example.org state=waiting": 3,
+		"claims claim_kind=claims.example.org state=bound": 7, "claims claim_kind=claims.example.org state=waiting": 3, "claims claim_kind=claims.example.org state=left": 1,
 		"late_bindings_total claim_kind=claims.example.org outcome=bound": 0, "late_bindings_total claim_kind=claims.example.org outcome=changed": 0,
 		"late_bindings_total claim_kind=claims.example.org outcome=failed": 0, "late_bindings_total claim_kind=claims.example.org outcome=panicked": 0,
 	}
@@ -195,6 +195,7 @@ func TestClaimMetrics(t *testing.T) {
 
 	count(false)
 	delete(want, "claims claim_kind=claims.example.org state=waiting")
+	delete(want, "claims claim_kind=claims.example.org state=left")
 	assert.Equal(t, want, controllertest.Scraped(t, metrics.Registry), "We should leave it to the leader to say how many wait.")
 
 	m.tried("claims.example.org", lateBound)

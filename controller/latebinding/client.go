@@ -34,7 +34,10 @@ const (
 
 // Client reads claims as bytes, one at a time, and writes their classes. Authors decide how large a claim is: decoded whole, it takes fifty
 // times its length, and a page of such claims more memory than a replica may have.
-type Client struct{ rest rest.Interface }
+type Client struct {
+	rest rest.Interface
+	once bool // A write is not sent again after the delay that the API server asks for.
+}
 
 // NewClient returns a Client of a cluster.
 func NewClient(config *rest.Config) (Client, error) {
@@ -45,7 +48,7 @@ func NewClient(config *rest.Config) (Client, error) {
 	if err != nil {
 		return Client{}, fmt.Errorf("cannot make a client for claims: %w", err)
 	}
-	return Client{c}, nil
+	return Client{rest: c}, nil
 }
 
 func claimPath(of schema.GroupVersionResource, namespace string, name ...string) []string {
@@ -244,8 +247,11 @@ func (c Client) WriteClass(
 }
 
 func (c Client) patch(ctx context.Context, of schema.GroupVersionResource, namespace, name string, patch []byte) ([]byte, error) {
-	result := c.rest.Patch(types.JSONPatchType).AbsPath(claimPath(of, namespace, name)...).
-		Param("fieldManager", v1beta1.FieldManager).Body(patch).Do(ctx)
+	request := c.rest.Patch(types.JSONPatchType).AbsPath(claimPath(of, namespace, name)...).Param("fieldManager", v1beta1.FieldManager)
+	if c.once {
+		request = request.MaxRetries(0)
+	}
+	result := request.Body(patch).Do(ctx)
 	if err := result.Error(); err != nil {
 		return nil, truncate.Error(err)
 	}

@@ -1,6 +1,7 @@
 package latebinding
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -10,10 +11,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	eventsv1 "k8s.io/api/events/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
+	eventsclient "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
@@ -32,12 +32,13 @@ func TestNoMatchingClass(t *testing.T) {
 		r.awaitCounts(t, ClaimCounts{Waiting: 2})
 		r.lead(t)
 		r.rounds(t)
-		w := r.claims.watches()[lateKind]
-		view := r.binder.view(w)
-		r.binder.Events.notifyWaiting(t.Context(), w, view, time.Now())
-		assert.Zero(t, r.binder.Events.queue.queue.Len(), "We should wait for a while before we say that a claim waits.")
+		w, k := r.claims.watches()[lateKind], r.kindBinder(t)
+		eventually(t, "We should wait for a while before we say that a claim waits.", func(c *assert.CollectT) {
+			k.notify(t.Context(), k.view(), time.Now())
+			w.own(func(s *claimState) { assert.Equal(c, 2, s.waiting.untold.Len()) })
+		})
 		for range 2 {
-			r.binder.Events.notifyWaiting(t.Context(), w, view, time.Now().Add(noticeDelay+time.Second))
+			r.notify(t)
 		}
 		eventually(t, "We should say it.", func(c *assert.CollectT) {
 			assert.Equal(c, map[string]string{
@@ -57,27 +58,30 @@ func TestNoMatchingClassIsSentInTheEnd(t *testing.T) {
 	r.awaitCounts(t, ClaimCounts{Waiting: 1})
 	r.lead(t)
 	r.rounds(t)
-	w := r.claims.watches()[lateKind]
+	w, k := r.claims.watches()[lateKind], r.kindBinder(t)
 	later := time.Now()
 	notify := func(view *selector.View) {
 		later = later.Add(noticeDelay + time.Second)
-		r.binder.Events.notifyWaiting(t.Context(), w, view, later)
+		k.notify(t.Context(), view, later)
 	}
-	notify(selector.NewView(w.kind, []*inventory.Classes{labelled(r.golds, "gold tier=gold")})) // No round asks for this one.
-	view := r.binder.view(w)
+	gold := selector.NewView(w.kind, []*inventory.Classes{labelled(r.golds, "gold tier=gold")})
+	notify(gold) // No round looks at this one.
+	assert.Zero(t, s.creations(), "We should not say it of a claim that has a class.")
+	w.own(func(s *claimState) { s.rounds.view = nil }) // The next round does.
 	eventually(t, "We should try to say it, in vain, again and again.", func(c *assert.CollectT) {
-		notify(view)
+		notify(k.view())
 		assert.Greater(c, s.creations(), 2)
 	})
 	s.refuse("create", 0)
 	eventually(t, "We should say it when it can be said.", func(c *assert.CollectT) {
-		notify(view)
+		notify(k.view())
 		assert.Len(c, s.notes(v1beta1.EventNoMatchingClass), 1)
+		w.own(func(s *claimState) { s.waiting.each(func(of *waitingClaim) { assert.True(c, of.notified) }) })
 	})
 	n := s.creations()
-	notify(view)
-	notify(view)
-	assert.Zero(t, r.binder.Events.queue.queue.Len())
+	notify(k.view())
+	notify(k.view())
+	w.own(func(s *claimState) { assert.Zero(t, s.waiting.untold.Len()) })
 	assert.Equal(t, n, s.creations(), "We should say it once.")
 }
 
@@ -89,119 +93,56 @@ func TestEventsRate(t *testing.T) {
 	}
 	r := newLateReplica(t, s, lateClaimKind(), func(b *Binder) { b.Rate = rate })
 	r.awaitCounts(t, ClaimCounts{Waiting: claims})
-	w := r.claims.watches()[lateKind]
 	begin := time.Now()
 	r.lead(t)
+	r.rounds(t)
+	k := r.kindBinder(t)
 	eventually(t, "We should begin to say that there is no class.", func(c *assert.CollectT) {
-		if view := r.binder.view(w); view != nil {
-			r.binder.Events.notifyWaiting(t.Context(), w, view, time.Now().Add(noticeDelay+time.Second))
-		}
+		k.notify(t.Context(), k.view(), time.Now().Add(noticeDelay+time.Second))
 		assert.Greater(c, s.creations(), 2*rate+5)
 	})
-	assert.LessOrEqual(t, float64(s.creations()), 2*rate+rate*time.Since(begin).Seconds()+eventWorkers, "We should keep to the rate.")
+	assert.LessOrEqual(t, float64(s.creations()), 2*rate+rate*time.Since(begin).Seconds()+1, "We should keep to the rate.")
 }
 
 // TestWhoIsNotified checks which claims get the event that there is no class, while classes come and go.
 func TestWhoIsNotified(t *testing.T) {
-	golds := controllertest.NewClassKind("golds.example.org", "Gold")
-	notified := func(w *claimWatch) (names []string) {
-		for {
-			claims := w.state.takeToNotify(time.Now(), func(string) bool { return true })
-			if len(claims) == 0 {
-				return names
-			}
-			for _, c := range claims {
-				names = append(names, string(c.ask))
-			}
-		}
-	}
-	t.Run("Missed", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newLateWatch(t)
-			addClaim(t, w, claimJSON(0, wantsGold))
-			gold, none := selector.NewView(w.kind, []*inventory.Classes{labelled(golds, "gold tier=gold")}), selector.NewView(w.kind, nil)
-			require.Len(t, w.due(t.Context(), gold), 1)
-			time.Sleep(2 * noticeDelay)
-			require.Empty(t, notified(w), "We should tell nothing to a claim that has a class.")
-			attempt, waits, _ := w.waits(uidOf(0))
-			require.True(t, waits)
-			w.state.missed(attempt) // Its class went before it was written.
-			assert.Empty(t, w.due(t.Context(), none))
-			time.Sleep(2 * noticeDelay)
-			assert.Equal(t, []string{"=tier=gold"}, notified(w), "We should tell it in the end.")
-		})
-	})
-	t.Run("Flaps", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newLateWatch(t)
-			addClaim(t, w, claimJSON(0, wantsGold))
-			addClaim(t, w, claimJSON(1, `{"classSelector":{"matchLabels":{"tier":"silver"}}}`))
-			for range 4 {
-				w.due(t.Context(), selector.NewView(w.kind, []*inventory.Classes{labelled(golds, "gold tier=gold")}))
-				w.due(t.Context(), selector.NewView(w.kind, nil))
-				time.Sleep(noticeDelay / 2)
-			}
-			assert.Equal(t, []string{"=tier=gold", "=tier=silver"}, notified(w), "We should not have a claim wait for the one before it.")
-		})
-	})
-}
-
-// TestNotifyingEnds checks that it ends when its time is over, and yet goes on in each round, whatever else the round has to do.
-func TestNotifyingEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, w, _ := bubble(t, nil)
-		b.Events = NewEvents(nil, "")
-		const claims = 10
-		for i := range claims {
-			addClaim(t, w, claimJSON(i, selecting(i, 20), fmt.Sprint("team-", i)))
-		}
-		const noTime = 0
-		b.round(t.Context(), w, true, noTime)
-		assert.Zero(t, b.Events.queue.queue.Len())
-		time.Sleep(noticeDelay)
-		for i := range claims {
-			b.round(t.Context(), w, false, noTime)
-			assert.Equal(t, i+1, b.Events.queue.queue.Len(), "We should tell one claim in each round.")
-		}
-		b.round(t.Context(), w, false, lateAsking)
-		assert.Equal(t, claims, b.Events.queue.queue.Len(), "We should tell each once.")
-	})
-}
-
-func TestEventsOfOneNamespace(t *testing.T) {
-	q, w := newEventQueue(100), newLateWatch(t)
-	push := func(namespace string, n, most int) (pushed int) {
-		for range n {
-			if q.push(&queuedEvent{Event: NewEvents(nil, "").event(w, waitingAttempt{namespace: namespace}, "", "")}, most) {
-				pushed++
+		w := newLateWatch(t)
+		k := idle(t, w)
+		golds := controllertest.NewClassKind("golds.example.org", "Gold")
+		notified := func() (asks []string) {
+			for {
+				seen, found := w.state.waiting.takeUntold(time.Now())
+				if !found {
+					return asks
+				}
+				asks = append(asks, string(seen.ask))
 			}
 		}
-		return pushed
-	}
-	assert.Equal(t, 38, push("evil", 1000, 50), "We should leave a quarter of the places that it may have.")
-	assert.Equal(t, 75-38, push("evil", 1000, 100))
-	assert.Equal(t, 19, push("bad", 1000, 100), "We should leave a quarter of the rest.")
-	assert.Equal(t, 3, push("honest", 3, 100), "We should have a place for who has few.")
-	assert.False(t, q.hasPlace("evil", 100))
-	assert.True(t, q.hasPlace("honest", 100))
-	var order []string
-	for range 6 {
-		e, _ := q.pop(t.Context())
-		order = append(order, e.Regarding.Namespace)
-	}
-	assert.Equal(t, []string{"evil", "bad", "honest", "evil", "bad", "honest"}, order, "We should take turns.")
-	for q.queue.Len() > 0 {
-		q.pop(t.Context())
-	}
-	over, end := context.WithCancel(t.Context())
-	end()
-	_, ok := q.pop(over)
-	assert.False(t, ok)
+		gold, none := selector.NewView(w.kind, []*inventory.Classes{labelled(golds, "gold tier=gold")}), selector.NewView(w.kind, nil)
+		addClaim(t, w, claimJSON(0, wantsGold))
+		assert.Equal(t, 1, k.lookAt(t, gold, 0))
+		time.Sleep(2 * noticeDelay)
+		assert.Empty(t, notified(), "We should tell nothing to a claim that has a class.")
+		seen, waits, _ := w.waits(waitingItem{"team-a", uidOf(0)})
+		assert.True(t, waits)
+		w.state.missed(seen, &selector.Decision{}) // Its class went before it was written.
+		addClaim(t, w, claimJSON(1, `{"classSelector":{"matchLabels":{"tier":"silver"}}}`))
+		assert.Zero(t, k.lookAt(t, none, 0))
+		time.Sleep(noticeDelay / 2)
+		addClaim(t, w, bytes.Replace(claimJSON(1, `{"classSelector":{"matchLabels":{"tier":"steel"}}}`), []byte("1234567"), []byte("7654321"), 1))
+		assert.Empty(t, notified(), "We should wait for a while.")
+		time.Sleep(noticeDelay / 2)
+		k.lookAt(t, none, 0)
+		assert.Equal(t, []string{"=tier=gold", "=tier=steel"}, notified(), "We should tell it in the end, once, however often a claim changes.")
+		time.Sleep(2 * noticeDelay)
+		assert.Empty(t, notified())
+	})
 }
 
 // noEvents accepts all events, and keeps none. It counts them, if there is a counter.
 type noEvents struct {
-	eventsclient.EventsV1Interface
+	eventsclient.EventsGetter
 
 	created *atomic.Int64
 }
@@ -214,7 +155,7 @@ type noEventsOf struct {
 	created *atomic.Int64
 }
 
-func (n noEventsOf) Create(_ context.Context, e *eventsv1.Event, _ metav1.CreateOptions) (*eventsv1.Event, error) {
+func (n noEventsOf) Create(_ context.Context, e *corev1.Event, _ metav1.CreateOptions) (*corev1.Event, error) {
 	if n.created != nil {
 		n.created.Add(1)
 	}

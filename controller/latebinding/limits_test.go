@@ -17,8 +17,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/claim"
 )
 
 // repeated returns n texts, separated by commas.
@@ -53,7 +51,7 @@ func TestPoisonedClaims(t *testing.T) {
 			got := allocated(func() { addClaim(t, w, raw) })
 			t.Logf("%d KiB allocated for %d KiB", got>>10, len(raw)>>10)
 			assert.Less(t, got, tc.times*int64(len(raw))+1<<20, tc.reason)
-			assert.Less(t, w.state.room.used, int64(2*v1beta1.MaxMessageBytes+groupBytes))
+			assert.Less(t, w.state.waiting.weight, 3)
 		})
 	}
 }
@@ -158,119 +156,79 @@ func selecting(n, bytes int) string {
 	return fmt.Sprintf(`{"classSelector":{"matchExpressions":[{"key":"only-%06d","operator":"In","values":[%s]}]}}`, n, repeated(`"`+strings.Repeat("x", 60)+`"`, 1+bytes/61))
 }
 
-func TestGroupCost(t *testing.T) {
-	for _, long := range []int{1, 200, 1000, 5000} {
-		t.Run(fmt.Sprint(long), func(t *testing.T) {
-			claims := int64(5<<20) / groupCost(claim.Ask(strings.Repeat("x", long))) // Many, so that nothing else counts.
-			fill := func(spec func(i int) string) (bytes, counted int64) {
-				w := newLateWatch(t)
-				before := heap()
-				for i := range int(claims) {
-					addClaim(t, w, claimJSON(i, spec(i), fmt.Sprint("team-", i%10)))
-				}
-				bytes = heap() - before
-				counted = w.state.room.used
-				runtime.KeepAlive(w)
-				return bytes, counted
-			}
-			alone, _ := fill(func(int) string { return selecting(0, long) })
-			apart, counted := fill(func(i int) string { return selecting(i, long) })
-			takes := (apart - alone) / claims
-			t.Logf("%d bytes for a claim, %d for a selector, which counts for %d", alone/claims, takes, counted/claims)
-			assert.GreaterOrEqual(t, counted/claims, takes, "We should not count less than a selector takes.")
-			assert.LessOrEqual(t, counted/claims, 2*takes, "We should not count twice what it takes.")
-			assert.Less(t, alone/claims, int64(500), "We should hold little of a claim.")
-		})
-	}
-}
-
 // TestRoom has namespaces share the room, and ask for more than there is.
 func TestRoom(t *testing.T) {
-	const most = 1 << 20
 	fill := func(w *claimWatch, namespace string, from, n, bytes int) {
 		for i := range n {
 			addClaim(t, w, claimJSON(from+i, selecting(from+i, bytes), namespace))
 		}
 	}
-	check := func(w *claimWatch) (held map[string]int64) {
+	check := func(w *claimWatch) (held map[string]int) {
 		t.Helper()
-		held = map[string]int64{}
-		sum, selected := int64(0), 0
-		for name, n := range w.state.room.namespaces {
-			held[name] = n.bytes
-			of := int64(0)
-			claims := len(n.overflow.claims)
-			for ask, g := range n.groups {
-				of += groupCost(ask)
-				claims += len(g.claims)
+		s, weight, selected := &w.state.waiting, 0, 0
+		held = map[string]int{}
+		for name, n := range s.namespaces {
+			of := 0
+			for _, c := range n.claims {
+				of += c.weight()
 			}
-			assert.Equal(t, of, n.bytes)
-			assert.Equal(t, n.waiting, claims, "We should lose no claim.")
-			assert.LessOrEqual(t, n.bytes, w.state.room.limit/namespaceShare, "We should give no namespace more than its share.")
-			sum += of
-			if n.selected || !n.checked {
-				selected += n.waiting
+			assert.Equal(t, of, n.weight)
+			if weight += of; n.counts() {
+				selected += len(n.claims)
 			}
+			held[name] = len(n.claims)
 		}
-		assert.Equal(t, selected, w.state.selected, "We should count the claims that may be bound.")
-		assert.Equal(t, sum, w.state.room.used)
-		assert.LessOrEqual(t, w.state.room.used, w.state.room.limit, "We should hold no more than there is room.")
+		assert.Equal(t, selected, s.selected, "We should count the claims that may be bound.")
+		assert.Equal(t, weight, s.weight)
+		assert.LessOrEqual(t, s.weight, s.limit, "We should hold no more than there is room.")
 		return held
 	}
 	newWatch := func() *claimWatch {
 		w := newLateWatch(t)
-		w.state.resize(most)
+		w.state.waiting.limit = 1000
 		return w
 	}
 	t.Run("OneAuthor", func(t *testing.T) {
 		w := newWatch()
-		fill(w, "evil", 0, 2000, 2000)
-		assert.Greater(t, check(w)["evil"], int64(most/namespaceShare*9/10), "We should use the share.")
+		fill(w, "evil", 0, 2000, 20)
 		fill(w, "honest", 10_000, 20, 20)
-		assert.Len(t, check(w), 2)
-		assert.Len(t, w.state.room.namespaces["honest"].groups, 20, "We should hold the selectors of others.")
+		assert.Equal(t, map[string]int{"evil": 980, "honest": 20}, check(w), "We should have room for others.")
+		assert.Equal(t, 1020, w.state.waiting.left, "We should know how many are not held.")
+		fill(w, "honest", 20_000, 2000, 20)
+		assert.Equal(t, map[string]int{"evil": 500, "honest": 500}, check(w), "We should share it.")
 	})
 	t.Run("ManyNamespaces", func(t *testing.T) {
 		w := newWatch()
 		for i := range 20 {
-			fill(w, fmt.Sprint("evil-", i), i*1000, 300, 2000)
+			fill(w, fmt.Sprint("evil-", i), i*1000, 300, 20)
 		}
 		fill(w, "honest", 100_000, 20, 20)
-		check(w)
-		assert.Len(t, w.state.room.namespaces["honest"].groups, 20, "We should have those give up some that have the most.")
+		assert.Equal(t, 20, check(w)["honest"], "We should have those give up some that have the most.")
 		for i := range 20 {
-			fill(w, fmt.Sprint("evil-", i), 200_000+i*1000, 100, 2000)
+			fill(w, fmt.Sprint("evil-", i), 200_000+i*1000, 100, 20)
 		}
-		check(w)
-		assert.Len(t, w.state.room.namespaces["honest"].groups, 20, "We should not take from those that have little.")
-	})
-	t.Run("Less", func(t *testing.T) {
-		w := newWatch()
-		fill(w, "evil", 0, 300, 2000)
-		fill(w, "honest", 10_000, 20, 20)
-		w.state.resize(most / 8)
-		check(w)
-		assert.Len(t, w.state.room.namespaces["honest"].groups, 20)
+		assert.Equal(t, 20, check(w)["honest"], "We should not take from those that have little.")
 	})
 	t.Run("NotSelected", func(t *testing.T) {
 		w := newWatch()
-		w.state.room.selects = namespacesOf(t, v1beta1.NamespaceSelector{MatchLabels: map[string]v1beta1.LabelValue{"team": "a"}})
+		w.state.waiting.selects = namespacesOf(t, v1beta1.NamespaceSelector{MatchLabels: map[string]v1beta1.LabelValue{"team": "a"}})
 		fill(w, "unknown", 0, 10, 20)
 		fill(w, "kube-system", 100, 10, 20)
-		assert.Len(t, w.state.room.namespaces["unknown"].groups, 10, "We should hold selectors until we know.")
-		w.checkNamespaces(true, func(string) (bool, error) { return false, nil })
-		assert.Equal(t, map[string]int64{"unknown": 0, "kube-system": 0}, check(w), "We should hold no selector that we do not bind by.")
-		w.checkNamespaces(true, func(string) (bool, error) { return true, nil })
-		assert.Len(t, w.due(t.Context(), selector.NewView(w.kind, nil)), 10, "We should read the claims of a namespace that is selected later.")
+		for _, selects := range []bool{false, true} {
+			w.checkNamespaces(true, func(string) (bool, error) { return selects, nil })
+			check(w)
+			assert.Equal(t, map[bool]int{true: 10}[selects], w.state.waiting.selected)
+		}
+		assert.Len(t, w.state.waiting.takeDue(100), 10, "We should look at the claims of a namespace that is selected later.")
 	})
 	t.Run("Gone", func(t *testing.T) {
 		w := newWatch()
-		fill(w, "evil", 0, 500, 2000)
+		fill(w, "evil", 0, 2000, 20)
 		w.Replace(nil)
 		assert.Empty(t, check(w), "We should forget what is gone.")
-		assert.Zero(t, w.state.room.used)
+		assert.Zero(t, w.state.waiting.left+w.state.waiting.due.Len())
 	})
-	t.Run("ShrunkOnTheWayIn", func(t *testing.T) { // A list is read before it is put.
+	t.Run("Listed", func(t *testing.T) { // A list is read, and held, before it is put.
 		w := newWatch()
 		var all []*claimSeen
 		for i := range 400 {
@@ -278,26 +236,19 @@ func TestRoom(t *testing.T) {
 			require.NoError(t, err)
 			all = append(all, seen)
 		}
-		w.state.resize(most / 4)
+		texts := 0
+		for _, seen := range all {
+			texts += len(seen.ask)
+		}
+		assert.LessOrEqual(t, texts, w.state.waiting.limit*v1beta1.WaitingClaimBytes, "We should hold no more of a list than of claims.")
 		w.Replace(all)
-		check(w)
-		assert.Len(t, w.state.waiting, 400)
+		held := 0
+		for _, n := range check(w) {
+			held += n
+		}
+		n, _ := w.counts()
+		assert.Equal(t, ClaimCounts{Waiting: 400, Left: 400 - held}, n, "We should count all.")
 	})
-}
-
-func TestLines(t *testing.T) {
-	w := newLateWatch(t)
-	addClaim(t, w, claimJSON(0, wantsGold))
-	w.state.resize(4 * groupCost("=tier=gold")) // The other selector goes to overflow.
-	for i := range 10_000 {
-		addClaim(t, w, claimJSON(i+1, selecting(i, 20)))
-		addClaim(t, w, bytes.Replace(claimJSON(i+1, wantsGold), []byte("1234567"), []byte("7654321"), 1))
-		w.Remove(&claimSeen{seenVersion: seenVersion{uid: uidOf(i + 1)}})
-	}
-	for l, line := range w.state.room.namespaces["team-a"].lines {
-		assert.LessOrEqual(t, len(line), 24, "We should not hold claims that are gone, in line %d.", l)
-	}
-	assert.Len(t, w.state.waiting, 1)
 }
 
 // heap is what is held, in bytes, once the collector finds nothing more that others have left.
@@ -341,6 +292,7 @@ func TestClaimMemory(t *testing.T) {
 			n, _ := w.counts()
 			t.Logf("%d bytes for each of %d", each, n.Bound+n.Waiting)
 			assert.Less(t, each, tc.most, tc.reason)
+			assert.Less(t, each*int64(tc.claims), int64(max(w.state.waiting.weight, n.Bound, 1000))<<10, "We should hold at most a KiB for each claim that it counts as.")
 			runtime.KeepAlive(w)
 		})
 	}

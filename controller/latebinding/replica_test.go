@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
+	eventsclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -111,7 +111,7 @@ func newLateReplica(t testing.TB, s *claimServer, k *v1beta1.ClaimKind, change .
 	reader := &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*k}}
 	registration, err := registry.NewRegistration(s.config(), reader, reader)
 	require.NoError(t, err)
-	claims, err := NewClaims(registration, reader, s.config(), "classbind-system", v1beta1.DefaultLateMemory)
+	claims, err := NewClaims(registration, reader, s.config(), "classbind-system")
 	require.NoError(t, err)
 	r := &lateReplica{claims: claims, registration: registration, reader: reader, kind: k, golds: controllertest.NewClassKind("golds.example.org", "Gold")}
 	compiled := selector.NewClaimKind(k)
@@ -119,13 +119,19 @@ func newLateReplica(t testing.TB, s *claimServer, k *v1beta1.ClaimKind, change .
 	registration.Inventory.SetClaimKind(compiled)
 	registration.Inventory.SetClasses(labelled(r.golds))
 	registration.Inventory.Open()
-	r.binder = &Binder{Claims: r.claims, Events: NewEvents(events, "here"), Namespaces: namespaces{}, Rate: 100_000, Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}, interval: lateRound / 20, retry: lateRetry / 20}
+	r.binder = &Binder{Claims: r.claims, Events: events, Instance: "here", Namespaces: namespaces{}, Rate: 100_000, Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}, interval: lateRound / 20, retry: lateRetry / 20}
 	for _, f := range change {
 		f(r.binder)
 	}
 	r.follow(t, k, compiled)
 	t.Cleanup(func() { r.claims.drop(k.Name) })
 	return r
+}
+
+// kindBinder is like the one that runs, for the same watch.
+func (r *lateReplica) kindBinder(t testing.TB) *kindBinder {
+	t.Helper()
+	return r.binder.newKindBinder(t.Context(), r.claims.watches()[lateKind])
 }
 
 // follow watches the claims of a kind as it was compiled.
@@ -191,7 +197,7 @@ func newLateWatchOf(t testing.TB, k *selector.ClaimKind) *claimWatch {
 	t.Helper()
 	w := newClaimWatch(t.Context(), k, claimResource, namespacesOf(t, v1beta1.NamespaceSelector{}), func() {})
 	t.Cleanup(w.stop)
-	w.state.useBinder(&Binder{}, time.Now())
+	w.state.useBinder(&Binder{})
 	return w
 }
 
@@ -208,9 +214,9 @@ func addClaim(t testing.TB, w *claimWatch, raw []byte) {
 	w.Put(seen)
 }
 
-func previewed(t *testing.T, view *selector.View, claim claim.Claim) selector.Decision {
+func previewed(t *testing.T, view *selector.View, c claim.Claim) selector.Decision {
 	t.Helper()
-	d, err := preview(t.Context(), view, claim)
+	d, err := new(selector.Decider).Decide(t.Context(), view, claim.Intake{Claim: c}, selector.Preview)
 	require.NoError(t, err)
 	return d
 }

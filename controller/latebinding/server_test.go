@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-	eventsv1 "k8s.io/api/events/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -40,7 +40,7 @@ type claimServer struct {
 	watchers map[chan map[string]any]struct{}
 	// deaf watches show no changes.
 	deaf    bool
-	events  map[string]*eventsv1.Event
+	events  map[string]*corev1.Event
 	patches map[string]int // accepted ones, by claim
 	// tries and created count patches and creations of events, refused ones included.
 	tries, created atomic.Int64
@@ -58,7 +58,7 @@ func newClaimServer(t testing.TB) *claimServer {
 	t.Helper()
 	s := &claimServer{
 		claims: map[string]*unstructured.Unstructured{}, watchers: map[chan map[string]any]struct{}{},
-		events: map[string]*eventsv1.Event{}, patches: map[string]int{}, refuses: map[string]int{},
+		events: map[string]*corev1.Event{}, patches: map[string]int{}, refuses: map[string]int{},
 		prunes: map[string]bool{},
 	}
 	mux := http.NewServeMux()
@@ -175,7 +175,7 @@ func (s *claimServer) notes(reason string) map[string]string {
 	notes := map[string]string{}
 	for _, e := range s.events {
 		if e.Reason == reason {
-			notes[e.Regarding.Namespace+"/"+e.Regarding.Name] = e.Note
+			notes[e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name] = e.Message
 		}
 	}
 	return notes
@@ -341,7 +341,7 @@ func (s *claimServer) create(w http.ResponseWriter, r *http.Request) {
 	if s.refused(w, "create", "") {
 		return
 	}
-	e := &eventsv1.Event{}
+	e := &corev1.Event{}
 	if err := json.NewDecoder(r.Body).Decode(e); err != nil {
 		s.fail(w, http.StatusBadRequest, err.Error())
 		return

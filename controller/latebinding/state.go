@@ -6,37 +6,43 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/fair"
 )
 
 // claimState is what a watch knows of the claims of one kind. It holds only what is needed: of a waiting claim, what binding reads; of a
 // bound claim, the counts that it is part of. It has no lock, because one goroutine owns it: see claimWatch.own.
 type claimState struct {
-	synced   bool
-	bound    boundClaims
-	waiting  map[types.UID]*waitingClaim
-	room     room
-	selected int // how many claims wait, without those of namespaces that are not selected
+	synced  bool
+	bound   boundClaims
+	waiting waitingClaims
 
 	binder  *Binder // of the waiting claims, nil if there is none: the fields below are for it
-	view    *selector.View
-	dirty   bool  // Claims may be due though the view is the same.
-	refusal error // why a claim could not be written: no other is tried until paused
+	rounds  rounds
+	swept   time.Time // No sweep begins before.
+	refusal error     // why a claim could not be written: no other is tried until paused
 	paused  time.Time
 	// removed says that the last claim that was written, removedOf, lost its reference.
 	// Others are tried: a policy may be for some claims alone.
 	removed      error
 	removedOf    types.UID
-	refused      int   // how many waiting claims are refused by the API server
-	refusedErr   error // why the last of them was
+	refusedErr   error // why the last of the refused claims was
 	unwritable   error // why claims can be watched but not written
 	namespaceErr error // why namespaces cannot be checked
 }
 
 func (s *claimState) replace(all []*claimSeen) {
 	there := make(map[types.UID]struct{}, len(all))
-	// Count the listed claims before the others are taken off, so that no concurrent choice sees an empty class.
 	for _, seen := range all {
 		there[seen.uid] = struct{}{}
+	}
+	s.waiting.each(func(c *waitingClaim) {
+		if _, ok := there[c.uid]; !ok {
+			s.unwait(c.namespace, c.uid)
+		}
+	})
+	s.waiting.left, s.waiting.partial = 0, false
+	// Count the listed claims before the others are taken off, so that no concurrent choice sees an empty class.
+	for _, seen := range all {
 		s.put(seen)
 	}
 	for uid := range s.bound.counts {
@@ -44,126 +50,128 @@ func (s *claimState) replace(all []*claimSeen) {
 			s.bound.remove(uid)
 		}
 	}
-	for uid := range s.waiting {
-		if _, ok := there[uid]; !ok {
-			s.unwait(uid)
-		}
-	}
-	for _, n := range s.room.namespaces { // Groups of claims that changed before the list ended.
-		for _, g := range n.groups {
-			s.room.disband(g)
-		}
-		s.room.vacate(n)
-	}
-	// The listed claims may have taken the room of others.
-	s.synced, s.dirty = true, true
+	s.synced = true
 }
 
 func (s *claimState) put(seen *claimSeen) {
 	if seen.bound {
 		s.bound.put(seen)
-		s.unwait(seen.uid)
+		s.unwait(seen.namespace, seen.uid)
 		return
 	}
 	s.bound.remove(seen.uid)
-	if seen.group == nil {
-		s.unwait(seen.uid)
+	before := s.waiting.find(seen.namespace, seen.uid)
+	if seen.waits && before != nil && before.version == seen.version {
 		return
 	}
-	c := s.waiting[seen.uid]
-	if c != nil && c.version == seen.version {
+	s.unwait(seen.namespace, seen.uid)
+	if seen.waits {
+		s.hold(seen, before)
+	}
+}
+
+// hold a claim that was seen, if there is room. Whether its author was told before is still true.
+func (s *claimState) hold(seen *claimSeen, before *waitingClaim) {
+	c := &waitingClaim{seenVersion: seen.seenVersion}
+	if before != nil {
+		c.notified, c.told = before.notified, before.told
+	}
+	if seen.unread || !s.waiting.hold(c) {
+		s.waiting.miss(seen.namespace)
+	} else if before != nil && before.untold {
+		s.waiting.awaitNotice(c, time.Unix(0, before.since))
+	}
+}
+
+func (s *claimState) unwait(namespace string, uid types.UID) {
+	if c := s.waiting.find(namespace, uid); c != nil {
+		if s.removedOf == uid {
+			s.removed = nil
+		}
+		s.waiting.release(c)
+	}
+}
+
+// useBinder sets the binder, or nil. A new binder starts with all claims, as the events of the one before are lost.
+func (s *claimState) useBinder(b *Binder) {
+	if s.binder == b {
 		return
 	}
-	n := s.room.namespaceOf(seen.namespace)
-	if c == nil {
-		c = &waitingClaim{namespace: n}
-		s.count(n, 1)
-		s.waiting[seen.uid] = c
-		if s.binder != nil {
-			c.awaitNotice(time.Now())
+	s.binder, s.refusal, s.removed, s.namespaceErr, s.paused = b, nil, nil, nil, time.Time{}
+	s.rounds, s.swept = rounds{}, time.Time{}
+	w := &s.waiting
+	w.binds = b != nil
+	w.due, w.untold = fair.Queue[*waitingClaim]{}, fair.Queue[*waitingClaim]{}
+	w.each(func(c *waitingClaim) {
+		w.setRefused(c, false)
+		c.due, c.untold, c.matched, c.notified, c.told = false, false, false, false, false
+		w.offer(c)
+	})
+}
+
+// waits returns what a write needs, whether the claim can be bound now, and for how long no claim may be.
+func (w *claimWatch) waits(item waitingItem) (seen seenVersion, ok bool, paused time.Duration) {
+	w.own(func(s *claimState) {
+		paused = time.Until(s.paused)
+		if c := s.waiting.find(item.namespace, item.uid); c != nil && c.matched && !c.written && c.of.selected {
+			seen, ok = c.seenVersion, true
+		}
+	})
+	return seen, ok, paused
+}
+
+func (s *claimState) wrote(a seenVersion) {
+	if c := s.waiting.find(a.namespace, a.uid); c != nil && c.version == a.version {
+		c.written = true
+	}
+	s.refusal, s.removed = nil, nil
+}
+
+// checkNamespaces checks which namespaces the ClaimKind selects: those not checked yet, or, with again or after an error, all whose labels
+// matter. A namespace that cannot be read keeps its last result until the next round. admits reads a cache, which takes microseconds, and
+// only admins create namespaces.
+func (w *claimWatch) checkNamespaces(again bool, admits func(string) (bool, error)) {
+	var names []string
+	w.own(func(s *claimState) { names = s.waiting.unchecked(again || s.namespaceErr != nil) })
+	selected := make(map[string]bool, len(names))
+	var err error
+	for _, name := range names {
+		var is bool
+		if is, err = admits(name); err != nil {
+			break
+		}
+		selected[name] = is
+	}
+	news := false
+	w.own(func(s *claimState) { news = s.recordNamespaces(selected, err) })
+	if news {
+		w.changed()
+	}
+}
+
+// recordNamespaces records which namespaces are selected, and the error of the check.
+// changed reports whether an error appeared or went away, or other claims count as waiting.
+func (s *claimState) recordNamespaces(selected map[string]bool, err error) (changed bool) {
+	before := s.waiting.selected
+	changed = (err == nil) != (s.namespaceErr == nil)
+	s.namespaceErr = err
+	for name, is := range selected {
+		n := s.waiting.namespaces[name]
+		if n == nil {
+			continue
+		}
+		joins := is && !n.selected
+		if n.counts() != is {
+			s.waiting.selected += map[bool]int{true: 1, false: -1}[is] * len(n.claims)
+		}
+		if n.selected, n.checked = is, true; joins {
+			for _, c := range n.claims {
+				c.matched = false
+				s.waiting.offer(c)
+			}
 		}
 	}
-	s.join(c, s.groupOf(n, seen))
-	c.seenVersion, c.written = seen.seenVersion, false
-	s.setRefused(c, false)
-	s.offer(c)
-}
-
-func (s *claimState) remove(uid types.UID) {
-	s.bound.remove(uid)
-	s.unwait(uid)
-}
-
-// groupOf returns the group for a claim that was read. Its own may have been forgotten since.
-func (s *claimState) groupOf(n *namespace, seen *claimSeen) *group {
-	switch g := seen.group; {
-	case g.dropped || g == g.namespace.overflow:
-		return n.overflow
-	case !g.held:
-		return s.room.group(n, g.ask)
-	default:
-		return g
-	}
-}
-
-func (s *claimState) join(c *waitingClaim, g *group) {
-	if c.group != nil {
-		delete(c.group.claims, c)
-		if c.group != g {
-			s.room.disband(c.group)
-		}
-	}
-	c.group = g
-	g.claims[c] = struct{}{}
-}
-
-func (s *claimState) offer(c *waitingClaim) {
-	if s.binder == nil {
-		return
-	}
-	l := lineFresh
-	if c.group == c.namespace.overflow {
-		l = lineUnread
-	}
-	c.namespace.enqueue(l, c)
-	s.dirty = true
-}
-
-func (s *claimState) unwait(uid types.UID) {
-	c := s.waiting[uid]
-	if c == nil {
-		return
-	}
-	if s.removedOf == uid {
-		s.removed = nil
-	}
-	c.gone = true
-	s.setRefused(c, false)
-	delete(s.waiting, uid)
-	delete(c.group.claims, c)
-	s.count(c.namespace, -1)
-	s.room.disband(c.group)
-	s.room.vacate(c.namespace)
-}
-
-// setRefused records whether the API server refuses to bind a claim.
-func (s *claimState) setRefused(c *waitingClaim, is bool) {
-	if c.refused != is {
-		c.refused = is
-		s.refused += map[bool]int{true: 1, false: -1}[is]
-	}
-}
-
-func (s *claimState) count(n *namespace, more int) {
-	n.waiting += more
-	if n.selected || !n.checked {
-		s.selected += more
-	}
-}
-
-func (s *claimState) resize(bytes int64) {
-	s.room.resize(bytes)
-	s.dirty = true
+	return changed || s.waiting.selected != before
 }
 
 // boundClaims are the claims of one kind that have a class.
@@ -206,56 +214,4 @@ func (b boundClaims) unbind(counts classCounts, frees bool) {
 			}
 		}
 	}
-}
-
-// checkNamespaces checks which namespaces the ClaimKind selects: those not checked yet, or, with again or after an error, all whose labels
-// matter. A namespace that cannot be read keeps its last result until the next round. admits reads a cache, which takes microseconds, and
-// only admins create namespaces.
-func (w *claimWatch) checkNamespaces(again bool, admits func(string) (bool, error)) {
-	var names []string
-	w.own(func(s *claimState) { names = s.room.unchecked(again || s.namespaceErr != nil) })
-	selected := make(map[string]bool, len(names))
-	var err error
-	for _, name := range names {
-		var is bool
-		if is, err = admits(name); err != nil {
-			break
-		}
-		selected[name] = is
-	}
-	news := false
-	w.own(func(s *claimState) { news = s.recordNamespaces(selected, err) })
-	if news {
-		w.changed()
-	}
-}
-
-// recordNamespaces records which namespaces are selected, and the error of the check.
-// changed reports whether an error appeared or went away, or other claims count as waiting.
-func (s *claimState) recordNamespaces(selected map[string]bool, err error) (changed bool) {
-	before := s.selected
-	changed = (err == nil) != (s.namespaceErr == nil)
-	s.namespaceErr = err
-	for name, is := range selected {
-		n := s.room.namespaces[name]
-		if n == nil {
-			continue
-		}
-		joined := is && n.checked && !n.selected
-		s.dirty = s.dirty || !n.checked || joined
-		waiting := n.waiting
-		s.count(n, -waiting)
-		n.selected, n.checked = is, true
-		s.count(n, waiting)
-		if !is {
-			s.room.shrink(n, 0)
-		}
-		if joined {
-			n.each(func(c *waitingClaim) {
-				s.offer(c)
-				c.awaitNotice(time.Now())
-			})
-		}
-	}
-	return changed || s.selected != before
 }

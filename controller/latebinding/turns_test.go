@@ -46,7 +46,7 @@ func bubble(t *testing.T, transport patches) (b *Binder, claims, others *claimWa
 	registration, err := registry.NewRegistration(config, reader, reader)
 	require.NoError(t, err)
 	inv := registration.Inventory
-	all, err := NewClaims(registration, reader, config, "", v1beta1.DefaultLateMemory)
+	all, err := NewClaims(registration, reader, config, "")
 	require.NoError(t, err)
 	golds := inventory.NewClassKind(&v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: lateKind}, {Name: "others.example.org"}}}}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
 	add := func(name string) *claimWatch {
@@ -61,7 +61,7 @@ func bubble(t *testing.T, transport patches) (b *Binder, claims, others *claimWa
 	claims, others = add(lateKind), add("others.example.org")
 	inv.SetClasses(labelled(golds, "gold tier=gold"))
 	inv.Open()
-	b = &Binder{Claims: all, Events: NewEvents(nil, ""), Namespaces: namespaces{}, Rate: 100, Decider: &selector.Decider{Fresh: rand.Uint64, Now: time.Now}}
+	b = &Binder{Claims: all, Events: noEvents{}, Namespaces: namespaces{}, Rate: 100, Decider: &selector.Decider{Fresh: rand.Uint64, Now: time.Now}}
 	return b, claims, others
 }
 
@@ -95,7 +95,6 @@ func TestKindsDoNotStarve(t *testing.T) {
 			}
 			return patched(r), nil
 		})
-		b.Events.client = noEvents{}
 		for i := range 1000 {
 			addClaim(t, others, claimJSON(i, wantsGold))
 		}
@@ -124,7 +123,6 @@ func TestTurns(t *testing.T) {
 			order = append(order, path[5]+"/"+path[6])
 			return patched(r), nil
 		})
-		b.Events.client = noEvents{}
 		for i := range 10_000 {
 			addClaim(t, claims, claimJSON(i, wantsGold, "evil"))
 		}
@@ -137,7 +135,7 @@ func TestTurns(t *testing.T) {
 		require.Greater(t, before, 100)
 		addClaim(t, claims, claimJSON(100_000, wantsGold, "honest"))
 		addClaim(t, others, claimJSON(100_001, wantsGold, "evil"))
-		time.Sleep(2 * lateRound)
+		time.Sleep(3 * lateRound)
 		synctest.Wait()
 		mu.Lock()
 		after := order[before:]
@@ -145,7 +143,7 @@ func TestTurns(t *testing.T) {
 		for _, one := range []string{"honest/claims", "evil/others"} {
 			at := slices.Index(after, one)
 			assert.NotEqual(t, -1, at, "We should bind %s.", one)
-			assert.Less(t, at, b.Rate/2+2*lateWorkers, "We should bind %s in the next turn, after a round and what is under way.", one)
+			assert.Less(t, at, b.Rate*3/2+2*lateWorkers, "We should bind %s in the next turn, after a round and what is under way.", one)
 		}
 		end()
 	})
@@ -161,7 +159,7 @@ func TestRefusedByAGate(t *testing.T) {
 			written.Add(1)
 			return patched(r), nil
 		})
-		b.Events.client = noEvents{created: &events}
+		b.Events = noEvents{created: &events}
 		b.Decider.Gates = []selector.Gate{{Reason: "Full", Text: "full", Admits: func(_ context.Context, mode selector.Mode, _ *selector.View, _ claim.Claim, _ *inventory.Class) (bool, error) {
 			assert.Equal(t, selector.Later, mode, "We should ask only for a claim that is about to be bound.")
 			asked.Add(1)
@@ -198,7 +196,6 @@ func TestPanicsAreSurvived(t *testing.T) {
 				}
 				return patched(r), nil
 			})
-			b.Events.client = noEvents{}
 			for i := range 3 {
 				addClaim(t, claims, claimJSON(i, wantsGold))
 			}
@@ -206,8 +203,9 @@ func TestPanicsAreSurvived(t *testing.T) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			end()
-			assert.False(t, claims.state.waiting[uidOf(0)].written)
-			assert.True(t, claims.state.waiting[uidOf(1)].written && claims.state.waiting[uidOf(2)].written, "We should bind the other claims.")
+			written := func(n int) bool { return claims.state.waiting.find("team-a", uidOf(n)).written }
+			assert.False(t, written(0))
+			assert.True(t, written(1) && written(2), "We should bind the other claims.")
 			assert.Positive(t, calls)
 			registry := prometheus.NewRegistry()
 			registry.MustRegister(b.Claims.Metrics)
@@ -217,25 +215,23 @@ func TestPanicsAreSurvived(t *testing.T) {
 	})
 	t.Run("Asking", func(t *testing.T) {
 		w := newLateWatch(t)
+		k := idle(t, w)
 		addClaim(t, w, claimJSON(0, `{"classSelector":{"matchExpressions":[{"key":"a","operator":"DoesNotExist"}]}}`))
 		broken := selector.NewView(w.kind, nil)
 		broken.Classes = []*inventory.Classes{nil}
-		assert.Empty(t, w.due(t.Context(), broken))
-		assert.Empty(t, w.due(t.Context(), selector.NewView(w.kind, nil)), "We should not ask again.")
-		e := NewEvents(nil, "")
-		later := time.Now().Add(noticeDelay + time.Second)
-		e.notifyWaiting(t.Context(), w, broken, later)
-		require.Equal(t, 1, e.queue.queue.Len())
-		event, _ := e.queue.pop(t.Context())
-		assert.Equal(t, panicText, event.Note)
+		k.lookAt(t, broken, 0)
+		k.lookAt(t, selector.NewView(w.kind, nil), 0)
+		assert.True(t, w.state.waiting.find("team-a", uidOf(0)).failed, "We should not ask again.")
+		seen, _ := w.state.waiting.takeUntold(time.Now().Add(noticeDelay))
+		note, _ := seen.note(t.Context(), broken)
+		assert.Equal(t, panicText, note)
 	})
 	t.Run("Reading", func(t *testing.T) {
 		w := newLateWatch(t)
 		w.kind = &selector.ClaimKind{Demand: inventory.Demand{Reader: &claim.Reader{}}} // Without its paths.
 		w.kind.BindLater = true
 		addClaim(t, w, claimJSON(0, wantsGold))
-		attempt := w.state.waiting[uidOf(0)].attempt()
-		assert.Equal(t, panicText, attempt.ask.Problem(), "We should say so to who waits.")
+		assert.Equal(t, panicText, w.state.waiting.find("team-a", uidOf(0)).ask.Problem(), "We should say so to who waits.")
 	})
 	t.Run("TakingIn", func(t *testing.T) { // An owner that ends would make the replica hang.
 		w := newLateWatch(t)

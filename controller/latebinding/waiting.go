@@ -1,256 +1,238 @@
 package latebinding
 
 import (
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/fair"
 )
 
-const (
-	// groupBytes is what each distinct selector of a namespace takes beside its text:
-	// the group, its place in the map of its namespace, and its set of claims.
-	groupBytes     = 384
-	namespaceShare = 4 // One namespace gets at most this part of the memory for selectors.
-)
-
-// seenVersion is what a write needs to know of a claim, as it was seen.
+// seenVersion is what binding reads of a claim that waits for a class, as it was seen.
 type seenVersion struct {
-	uid           types.UID
-	name, version string
-	parents       int8 // how many fields that lead to the class reference it has
-	annotated     bool // It has annotations.
+	uid                      types.UID
+	namespace, name, version string
+	ask                      claim.Ask
+	parents                  int8 // how many fields that lead to the class reference it has
+	annotated                bool // It has annotations.
 }
+
+// weight is how many claims it counts for.
+func (v *seenVersion) weight() int { return 1 + len(v.ask)/v1beta1.WaitingClaimBytes }
 
 // waitingClaim is a claim without a class that could have one.
 type waitingClaim struct {
 	seenVersion
-	namespace *namespace
-	group     *group
-	since     int64       // when it began to wait for its event, in ns since 1970
-	in        [lines]bool // in which lines of its namespace it stands
-	written   bool        // This version was bound.
-	notified  bool        // It got its event, or is about to.
-	gone      bool        // It does not wait any more.
-	refused   bool        // The API server refused to add the reference to its class.
-	told      bool        // It got the event that its reference was refused or removed, or is about to.
+	of       *namespace
+	since    int64 // when it began to wait for its event, in ns since 1970
+	due      bool  // It is in the line of what a round looks at.
+	untold   bool  // It is in the line for its event.
+	matched  bool  // It has a class, and is in the hands of a writer.
+	notYet   bool  // claims.when was false when it was looked at, so nobody is told that it waits.
+	full     bool  // Classes had no room for it.
+	failed   bool  // Its selector caused a panic: it is not looked at again.
+	written  bool  // This version was bound.
+	notified bool  // It got its event that there is no class.
+	told     bool  // It got the event that its reference was refused or removed.
+	refused  bool  // The API server refused to add the reference to its class.
 }
 
-// group has the claims of a namespace that have the same candidates. It holds the text of their selector, and parses it when needed:
-// parsed, it takes up to thirty times as much.
-type group struct {
-	namespace *namespace
-	ask       claim.Ask
-	claims    map[*waitingClaim]struct{}
-	view      *selector.View
-	matched   bool // They had a candidate in the view.
-	notYet    bool // claims.when was false for them in the view, so nobody is told that they wait.
-	full      bool // Classes had no room for them in the view.
-	failed    bool // Its selector caused a panic: it is not asked about again.
-	held      bool // It is in its namespace's groups.
-	dropped   bool // Its text was given up.
-}
-
-// groupCost is what a group counts for, in bytes: between one and two times the memory that it takes.
-func groupCost(ask claim.Ask) int64 { return groupBytes + int64(len(ask)) + int64(len(ask))/4 }
-
-// line is a queue of a namespace's claims. A claim stands in each at most once.
-type line int
-
-const (
-	lineFresh      line = iota // new claims, and claims whose group matches now, which have yet to be given out to be bound
-	lineUnnotified             // claims that wait for the event that there is no class
-	lineUnread                 // claims whose selector is not held, and that have yet to be read under the present view
-
-	lines = 3
-)
-
-// namespace has the waiting claims of one namespace.
+// namespace has the waiting claims of one namespace that are held.
 type namespace struct {
 	name              string
-	waiting           int
+	claims            map[types.UID]*waitingClaim
+	weight            int
 	selected, checked bool // by the ClaimKind, once checked is true
-	groups            map[claim.Ask]*group
-	bytes             int64  // that the groups count for
-	overflow          *group // the claims whose selectors are not held
-	lines             [lines][]*waitingClaim
 }
 
-// enqueue adds a claim, unless it stands in the line already. A line has at most about twice
-// as many entries as there are claims, however fast an author creates and deletes them.
-func (n *namespace) enqueue(l line, c *waitingClaim) {
-	if c.in[l] || c.gone {
-		return
-	}
-	if len(n.lines[l]) > 2*n.waiting+16 {
-		n.lines[l] = slices.DeleteFunc(n.lines[l], func(c *waitingClaim) bool { return c.gone })
-	}
-	c.in[l] = true
-	n.lines[l] = append(n.lines[l], c)
+// counts reports whether its claims count as waiting.
+func (n *namespace) counts() bool { return n.selected || !n.checked }
+
+// waitingClaims are held up to a limit. Beyond it, the namespace that holds the most gives up some of its own.
+type waitingClaims struct {
+	namespaces    map[string]*namespace
+	selects       *claim.Namespaces // the namespaces that the ClaimKind selects
+	limit, weight int
+	selected      int // how many are held, without those of namespaces that are not selected
+	refused       int // how many of those that are held are refused by the API server
+	// left is how many wait and are not held, as far as is known. Partial says that there may be some.
+	left    int
+	partial bool
+
+	// The lines of a binder, in which namespaces take turns. There are none while binds is false.
+	binds       bool
+	due, untold fair.Queue[*waitingClaim]
 }
 
-func (n *namespace) first(l line) *waitingClaim {
-	for len(n.lines[l]) > 0 {
-		if c := n.lines[l][0]; !c.gone {
-			return c
-		}
-		n.lines[l][0] = nil
-		n.lines[l] = n.lines[l][1:]
+func (s *waitingClaims) find(namespace string, uid types.UID) *waitingClaim {
+	if n := s.namespaces[namespace]; n != nil {
+		return n.claims[uid]
 	}
-	n.lines[l] = nil
 	return nil
 }
 
-func (n *namespace) dequeue(l line) *waitingClaim {
-	c := n.first(l)
-	if c != nil {
-		c.in[l] = false
-		n.lines[l][0] = nil
-		n.lines[l] = n.lines[l][1:]
-	}
-	return c
-}
-
-func (n *namespace) clear(l line) {
-	for _, c := range n.lines[l] {
-		c.in[l] = false
-	}
-	n.lines[l] = nil
-}
-
-func (n *namespace) each(visit func(*waitingClaim)) {
-	for _, g := range n.groups {
-		for c := range g.claims {
+func (s *waitingClaims) each(visit func(*waitingClaim)) {
+	for _, n := range s.namespaces {
+		for _, c := range n.claims {
 			visit(c)
 		}
 	}
-	for c := range n.overflow.claims {
-		visit(c)
-	}
 }
 
-// room is the memory for the selectors of one kind's waiting claims, in bytes. A claim
-// whose selector finds no room waits without it, and is read again when its turn comes.
-type room struct {
-	limit, used int64
-	selects     *claim.Namespaces // the namespaces that the ClaimKind selects
-	namespaces  map[string]*namespace
-	freed       uint64 // Snapshot.Freed when the claims that wait for room in a class were last asked about
-}
-
-func (r *room) namespaceOf(name string) *namespace {
-	n := r.namespaces[name]
+func (s *waitingClaims) namespaceOf(name string) *namespace {
+	n := s.namespaces[name]
 	if n == nil {
-		n = &namespace{name: name, groups: map[claim.Ask]*group{}}
-		n.overflow = &group{namespace: n, claims: map[*waitingClaim]struct{}{}}
-		n.selected, n.checked = r.selects.Known(name)
-		r.namespaces[name] = n
+		n = &namespace{name: name, claims: map[types.UID]*waitingClaim{}}
+		n.selected, n.checked = s.selects.Known(name)
+		s.namespaces[name] = n
 	}
 	return n
 }
 
+// hold a claim, and report whether there is room. One that has a class may take the place of others of its namespace that have none.
+func (s *waitingClaims) hold(c *waitingClaim) bool {
+	n := s.namespaceOf(c.namespace)
+	defer s.vacate(n)
+	for s.weight+c.weight() > s.limit {
+		largest := n
+		for _, other := range s.namespaces {
+			if other.weight > largest.weight {
+				largest = other
+			}
+		}
+		own := largest.weight <= n.weight+c.weight()
+		if own && !c.matched || !s.giveUp(map[bool]*namespace{true: n, false: largest}[own], own) {
+			return false
+		}
+	}
+	c.of, c.matched = n, false
+	n.claims[c.uid] = c
+	n.weight += c.weight()
+	s.weight += c.weight()
+	if n.counts() {
+		s.selected++
+	}
+	s.offer(c)
+	return true
+}
+
+// giveUp has a namespace hold one claim less, which sweeps find. Unmatched, it must have no class.
+func (s *waitingClaims) giveUp(n *namespace, unmatched bool) bool {
+	for _, c := range n.claims {
+		if !unmatched || !c.matched {
+			s.release(c)
+			s.miss(c.namespace)
+			return true
+		}
+	}
+	return false
+}
+
+// miss counts a claim that waits and is not held.
+func (s *waitingClaims) miss(namespace string) {
+	if s.partial = true; s.counts(namespace) {
+		s.left++
+	}
+}
+
+// counts reports whether the claims of a namespace count as waiting.
+func (s *waitingClaims) counts(namespace string) bool {
+	if n := s.namespaces[namespace]; n != nil {
+		return n.counts()
+	}
+	selected, known := s.selects.Known(namespace)
+	return selected || !known
+}
+
+// release a claim that is held.
+func (s *waitingClaims) release(c *waitingClaim) {
+	n := c.of
+	s.setRefused(c, false)
+	if c.due {
+		s.due.Remove(n.name, c)
+	}
+	if c.untold {
+		s.untold.Remove(n.name, c)
+	}
+	delete(n.claims, c.uid)
+	n.weight -= c.weight()
+	s.weight -= c.weight()
+	if n.counts() {
+		s.selected--
+	}
+	s.vacate(n)
+}
+
+func (s *waitingClaims) vacate(n *namespace) {
+	if len(n.claims) == 0 {
+		delete(s.namespaces, n.name)
+	}
+}
+
+// setRefused records whether the API server refuses to bind a claim.
+func (s *waitingClaims) setRefused(c *waitingClaim, is bool) {
+	if c.refused != is {
+		c.refused = is
+		s.refused += map[bool]int{true: 1, false: -1}[is]
+	}
+}
+
+// offer has the next round look at a claim. One for which no class can help waits for its event alone.
+func (s *waitingClaims) offer(c *waitingClaim) {
+	switch {
+	case !s.binds, !c.of.selected, c.due, c.written:
+	case c.failed, c.ask.Problem() != "":
+		s.awaitNotice(c, time.Now())
+	default:
+		c.due = true
+		s.due.Push(c.namespace, c)
+	}
+}
+
+// awaitNotice puts a claim in the line for its event. A claim that stands there already keeps its time.
+func (s *waitingClaims) awaitNotice(c *waitingClaim, since time.Time) {
+	if s.binds && !c.untold && !c.notified {
+		c.untold, c.since = true, since.UnixNano()
+		s.untold.Push(c.namespace, c)
+	}
+}
+
+// takeDue returns some of the claims that a round is to look at: one of each namespace, then a second of each, and so on.
+func (s *waitingClaims) takeDue(most int) (due []seenVersion) {
+	for len(due) < most {
+		_, c, ok := s.due.Pop(nil)
+		if !ok {
+			break
+		}
+		if c.due = false; c.of.selected && !c.matched {
+			due = append(due, c.seenVersion)
+		}
+	}
+	return due
+}
+
+// takeUntold returns a claim that has waited long enough for its event.
+func (s *waitingClaims) takeUntold(now time.Time) (seenVersion, bool) {
+	for {
+		_, c, ok := s.untold.Pop(func(_ string, c *waitingClaim) bool { return now.Sub(time.Unix(0, c.since)) >= noticeDelay })
+		if !ok {
+			return seenVersion{}, false
+		}
+		c.untold = false
+		if c.of.selected && !c.notified && !c.matched && !c.notYet && !c.written {
+			return c.seenVersion, true
+		}
+	}
+}
+
 // unchecked returns the namespaces whose labels matter and are not checked yet, or, with again, all whose labels matter.
-func (r *room) unchecked(again bool) (names []string) {
-	for name, n := range r.namespaces {
-		if _, known := r.selects.Known(name); !known && (again || !n.checked) {
+func (s *waitingClaims) unchecked(again bool) (names []string) {
+	for name, n := range s.namespaces {
+		if _, known := s.selects.Known(name); !known && (again || !n.checked) {
 			names = append(names, name)
 		}
 	}
 	return names
-}
-
-// group returns the group of a namespace with this ask. It returns overflow if there
-// is no room for a new one, or if the namespace is not selected.
-func (r *room) group(n *namespace, ask claim.Ask) *group {
-	if g := n.groups[ask]; g != nil {
-		return g
-	}
-	if n.checked && !n.selected || !r.makeRoom(n, groupCost(ask)) {
-		return n.overflow
-	}
-	g := &group{namespace: n, ask: ask, claims: map[*waitingClaim]struct{}{}, held: true}
-	n.groups[ask] = g
-	n.bytes += groupCost(ask)
-	r.used += groupCost(ask)
-	return g
-}
-
-// makeRoom reports whether a namespace below its share can have more bytes. If none are left, namespaces with more give up some of theirs.
-func (r *room) makeRoom(n *namespace, bytes int64) bool {
-	if n.bytes+bytes > r.limit/namespaceShare {
-		return false
-	}
-	for r.used+bytes > r.limit {
-		largest := n
-		for _, other := range r.namespaces {
-			if other.bytes > largest.bytes {
-				largest = other
-			}
-		}
-		if largest.bytes < n.bytes+bytes {
-			return false
-		}
-		r.shrink(largest, largest.bytes*7/8)
-	}
-	return true
-}
-
-func (r *room) resize(limit int64) {
-	r.limit = limit
-	for _, n := range r.namespaces {
-		r.shrink(n, limit/namespaceShare)
-	}
-	for _, n := range r.namespaces {
-		if r.used <= limit {
-			return
-		}
-		r.shrink(n, limit/int64(len(r.namespaces)))
-	}
-}
-
-// shrink reduces a namespace to so many bytes: the claims of some groups move to overflow.
-func (r *room) shrink(n *namespace, to int64) {
-	for _, g := range n.groups {
-		if n.bytes <= to {
-			return
-		}
-		for c := range g.claims {
-			c.group = n.overflow
-			n.overflow.claims[c] = struct{}{}
-			n.enqueue(lineUnread, c)
-		}
-		r.forget(g)
-		g.ask, g.claims, g.dropped = "", nil, true
-	}
-}
-
-func (r *room) forget(g *group) {
-	g.held = false
-	delete(g.namespace.groups, g.ask)
-	g.namespace.bytes -= groupCost(g.ask)
-	r.used -= groupCost(g.ask)
-}
-
-func (r *room) disband(g *group) {
-	if g.held && len(g.claims) == 0 {
-		r.forget(g)
-	}
-}
-
-func (r *room) vacate(n *namespace) {
-	if n.waiting == 0 && len(n.groups) == 0 && r.namespaces[n.name] == n {
-		delete(r.namespaces, n.name)
-	}
-}
-
-// awaitNotice puts a claim in the line for its event. A claim that stands there already
-// keeps its time, because those behind wait for the first.
-func (c *waitingClaim) awaitNotice(now time.Time) {
-	if !c.in[lineUnnotified] {
-		c.since = now.UnixNano()
-	}
-	c.namespace.enqueue(lineUnnotified, c)
 }

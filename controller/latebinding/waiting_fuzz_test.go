@@ -48,7 +48,7 @@ func FuzzWaitingClaim(f *testing.F) {
 	namespaces := namespacesOf(f, v1beta1.NamespaceSelector{})
 	w := newClaimWatch(context.Background(), kind, claimResource, namespaces, func() {})
 	f.Cleanup(w.stop)
-	w.state.binder = &Binder{} // So that the claims stand in the lines of their namespaces.
+	w.state.useBinder(&Binder{}) // So that the claims stand in the lines of their namespaces.
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if !json.Valid(text) {
 			text = claim(reference.SelectorJSON(string(text)), "")
@@ -56,10 +56,8 @@ func FuzzWaitingClaim(f *testing.F) {
 		u := &unstructured.Unstructured{}
 		isObject := kjson.Unmarshal(text, &u.Object) == nil && u.Object != nil
 		meter.Measure(t, len(text), func() {
-			w.state.room.namespaces, w.state.room.used = map[string]*namespace{}, 0
-			_, _ = w.read(text)
+			_, _ = w.judge(text)
 		}, text)
-		w.state.room.namespaces, w.state.room.used = map[string]*namespace{}, 0
 		if !isObject || odd(u.Object["metadata"]) {
 			return // The API server stores no such object.
 		}
@@ -67,7 +65,7 @@ func FuzzWaitingClaim(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen, err := w.read(sent)
+		seen, err := w.judge(sent)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,10 +74,11 @@ func FuzzWaitingClaim(f *testing.F) {
 			return
 		}
 		w.Put(seen)
-		waits := len(w.state.waiting) > 0
+		held := &w.state.waiting
+		waits := held.weight > 0
 		w.Remove(seen)
-		if waits != (seen.group != nil) || len(w.state.waiting)+len(w.state.bound.counts)+len(w.state.room.namespaces) > 0 || w.state.room.used != 0 {
-			t.Errorf("We should hold nothing of a claim that is gone: %d waiting, %d bound, %d namespaces, %d bytes", len(w.state.waiting), len(w.state.bound.counts), len(w.state.room.namespaces), w.state.room.used)
+		if waits != seen.waits || held.weight+held.selected+held.due.Len()+held.untold.Len()+len(held.namespaces)+len(w.state.bound.counts) > 0 {
+			t.Errorf("We should hold nothing of a claim that is gone: %+v, %d bound", held, len(w.state.bound.counts))
 		}
 	})
 }
@@ -100,16 +99,13 @@ func checkSeen(t *testing.T, seen *claimSeen, u *unstructured.Unstructured) {
 		t.Errorf("We should see whether the claim has a class: %t", seen.bound)
 	}
 	settled := spec["classRef"] != nil || spec["resourceRef"] != nil || metadata["deletionTimestamp"] != nil
-	if (seen.group == nil) != settled {
+	if seen.waits == settled {
 		t.Errorf("We should leave alone a claim that is settled, and no other: %+v", seen)
 	}
-	if seen.group == nil {
+	if !seen.waits {
 		return
 	}
-	if seen.namespace == "kube-system" || seen.namespace == "classbind-system" {
-		return // Its claims are not bound, and nothing of their selectors is held.
-	}
-	ask := seen.group.ask
+	ask := seen.ask
 	if len(ask) > 2*v1beta1.MaxSelectorBytes || len(ask.Problem()) > v1beta1.MaxMessageBytes {
 		t.Errorf("We should hold little of a claim: %d bytes", len(ask))
 	}

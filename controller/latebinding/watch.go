@@ -36,6 +36,8 @@ type claimWatch struct {
 	stop       context.CancelFunc
 	cluster.Health
 
+	// listed is the weight of the waiting claims that were read for a list which is not complete.
+	listed    atomic.Int64
 	published atomic.Pointer[claimSummary]
 	// owner has room for the one who owns the fields below. It is no mutex, because nobody waits for it once the watch is stopped.
 	owner  chan struct{}
@@ -49,8 +51,8 @@ func newClaimWatch(
 	w := &claimWatch{
 		kind: kind, resource: of.GroupVersion().WithResource(kind.Resource.Resource), objectKind: of.Kind,
 		namespaces: namespaces, changed: changed, owner: make(chan struct{}, 1), state: &claimState{
-			bound: boundClaims{kind, map[types.UID]classCounts{}}, waiting: map[types.UID]*waitingClaim{},
-			room: room{limit: v1beta1.DefaultLateMemory, selects: namespaces, namespaces: map[string]*namespace{}},
+			bound:   boundClaims{kind, map[types.UID]classCounts{}},
+			waiting: waitingClaims{limit: v1beta1.MaxWaitingClaims, selects: namespaces, namespaces: map[string]*namespace{}},
 		},
 	}
 	w.stopped, w.stop = context.WithCancel(context.WithoutCancel(ctx)) // It outlives the reconciliation.
@@ -76,11 +78,13 @@ func (w *claimWatch) own(change func(*claimState)) {
 func (w *claimWatch) start(client Client, answered func(error)) {
 	cluster.Follow(w.stopped, cluster.Objects{
 		Name: w.kind.Name, Client: client, Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			w.listed.Store(0)
 			return client.watch(ctx, w.resource, o, w.readEvent)
 		},
 		// Every list is paged and consistent. If it asked for any version, or for a full list after the pages expired, the API server would
 		// send everything in one answer. Each page has a deadline, the whole list has none.
 		List: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			w.listed.Store(0)
 			list := &internalversion.List{}
 			var err error
 			list.ResourceVersion, err = client.list(w.stopped, w.resource, func(raw []byte) error { //nolint:contextcheck // See above.
@@ -103,15 +107,22 @@ func (w *claimWatch) Read(object any) (*claimSeen, error) {
 }
 
 // Put a claim that is new or has changed.
-func (w *claimWatch) Put(seen *claimSeen) { w.update(func(s *claimState) { s.put(seen) }) }
+func (w *claimWatch) Put(seen *claimSeen) {
+	w.listed.Store(0)
+	w.update(func(s *claimState) { s.put(seen) })
+}
 
 // Remove a claim.
 func (w *claimWatch) Remove(seen *claimSeen) {
-	w.update(func(s *claimState) { s.remove(seen.uid) })
+	w.update(func(s *claimState) {
+		s.bound.remove(seen.uid)
+		s.unwait(seen.namespace, seen.uid)
+	})
 }
 
 // Replace all claims.
 func (w *claimWatch) Replace(all []*claimSeen) {
+	w.listed.Store(0)
 	w.update(func(s *claimState) {
 		s.replace(all)
 		w.before.withdraw()
@@ -142,13 +153,13 @@ func (w *claimWatch) withdraw() {
 // claimSeen is what read takes from a claim for the store.
 type claimSeen struct {
 	seenVersion
-	namespace    string
 	bound        bool
 	classes      [2]uint64
 	usage        int64
 	generateName string
-	group        *group // nil if the claim is left alone
-	endsList     bool   // It is not a claim: the API server sends it after the last one.
+	waits        bool // It is not left alone.
+	unread       bool // It waits, and its ask was given up.
+	endsList     bool // It is not a claim: the API server sends it after the last one.
 }
 
 // GetObjectKind makes it a runtime.Object, as does DeepCopyObject.
@@ -178,23 +189,27 @@ func (w *claimWatch) readEvent(event apiwatch.EventType, raw []byte) (runtime.Ob
 func (h claimHead) seen() *claimSeen {
 	m := h.Metadata
 	return &claimSeen{
-		seenVersion: seenVersion{uid: m.UID, name: m.Name, version: m.ResourceVersion},
-		namespace:   m.Namespace, generateName: m.GenerateName, usage: 1, endsList: m.Annotations.InitialEventsEnd == "true",
+		seenVersion:  seenVersion{uid: m.UID, namespace: m.Namespace, name: m.Name, version: m.ResourceVersion},
+		generateName: m.GenerateName, usage: 1, endsList: m.Annotations.InitialEventsEnd == "true",
 	}
 }
 
-// read returns the few fields of a claim that are held, and its group.
+// read returns the few fields of a claim that are held. A list may have more claims than are held, and is held until it is complete.
 func (w *claimWatch) read(raw []byte) (*claimSeen, error) {
+	seen, err := w.judge(raw)
+	if err == nil && seen.waits && w.listed.Add(int64(seen.weight())) > int64(w.state.waiting.limit) {
+		seen.ask, seen.unread = "", true
+	}
+	return seen, err
+}
+
+func (w *claimWatch) judge(raw []byte) (*claimSeen, error) {
 	head, err := readHead(raw)
 	if err != nil {
 		return nil, err
 	}
 	seen := head.seen()
-	ask, waits := judge(w.kind, raw, seen)
-	if waits {
-		// At once, so that a list holds each selector once while it is read.
-		w.own(func(s *claimState) { seen.group = s.room.group(s.room.namespaceOf(seen.namespace), ask) })
-	}
+	seen.ask, seen.waits = judge(w.kind, raw, seen)
 	return seen, nil
 }
 

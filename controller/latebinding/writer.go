@@ -1,7 +1,6 @@
 package latebinding
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -24,13 +23,6 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// lateWriter writes the due claims of one kind. Namespaces take turns.
-type lateWriter struct {
-	binder *Binder
-	watch  *claimWatch
-	queue  workqueue.TypedRateLimitingInterface[waitingItem]
-}
-
 // waitingItem is a claim to be bound.
 type waitingItem struct {
 	namespace string
@@ -52,47 +44,28 @@ func (q *fairQueue) Pop() waitingItem {
 	return item
 }
 
-// newWriter starts a writer, which works until its queue is shut down.
-func (b *Binder) newWriter(ctx context.Context, w *claimWatch) *lateWriter {
-	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[waitingItem]{Queue: &fairQueue{}})
-	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[waitingItem]{Queue: queue})
-	l := &lateWriter{b, w, workqueue.NewTypedRateLimitingQueueWithConfig(
-		newLateLimiter(cmp.Or(b.retry, lateRetry)),
-		workqueue.TypedRateLimitingQueueConfig[waitingItem]{DelayingQueue: delaying},
-	)}
-	for range lateWorkers {
-		b.running.Go(func() {
-			_ = recovered.Again(ctx, func(ctx context.Context) error {
-				for l.work(ctx) {
-				}
-				return nil
-			})
-		})
-	}
-	return l
-}
-
 // newLateLimiter delays each try of a claim twice as long as the one before.
 func newLateLimiter(first time.Duration) workqueue.TypedRateLimiter[waitingItem] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[waitingItem](first, lateRetryMax)
 }
 
-func (l *lateWriter) work(ctx context.Context) bool {
-	item, shutdown := l.queue.Get()
+// work on the next claim, and report whether there will be others.
+func (k *kindBinder) work(ctx context.Context) bool {
+	item, shutdown := k.queue.Get()
 	if shutdown || ctx.Err() != nil {
 		return false
 	}
-	defer l.queue.Done(item)
+	defer k.queue.Done(item)
 	outcome, again := "", time.Duration(0)
 	err := recovered.Do(func() (err error) {
-		outcome, again, err = l.bind(ctx, item)
+		outcome, again, err = k.bind(ctx, item)
 		return err
 	})
 	if errors.Is(err, recovered.ErrPanic) {
 		outcome = latePanicked
 	}
 	if outcome != "" {
-		l.binder.Claims.Metrics.tried(l.watch.kind.Name, outcome)
+		k.binder.Claims.Metrics.tried(k.watch.kind.Name, outcome)
 	}
 	switch {
 	case err != nil:
@@ -101,53 +74,61 @@ func (l *lateWriter) work(ctx context.Context) bool {
 			log = log.V(1)
 		}
 		log.Info("Cannot bind a waiting claim, trying again",
-			"claimKind", l.watch.kind.Name, "uid", item.uid, "because", truncate.Error(err).Error())
-		l.queue.AddRateLimited(item)
+			"claimKind", k.watch.kind.Name, "uid", item.uid, "because", truncate.Error(err).Error())
+		k.queue.AddAfter(item, k.delay(item, err))
 	case again > 0:
-		l.queue.AddAfter(item, again)
+		k.queue.AddAfter(item, again)
 	default:
-		l.queue.Forget(item)
+		k.backoff.Forget(item)
 	}
 	return true
 }
 
+// delay of the next try of a claim. An API server or a webhook that is busy may ask for more (429), within limits.
+func (k *kindBinder) delay(item waitingItem, err error) time.Duration {
+	delay := k.backoff.When(item)
+	if seconds, asks := apierrors.SuggestsClientDelay(err); asks {
+		delay = max(delay, min(time.Duration(seconds)*time.Second, lateRetryMax))
+	}
+	return delay
+}
+
 // bind binds a claim if it still waits and still has a class. With an error, or an again above zero, the claim is tried again; again says
 // after how long. Without an outcome, nothing was tried.
-func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string, again time.Duration, err error) {
-	w := l.watch
-	if _, ok, paused := w.waits(item.uid); paused > 0 || !ok {
+func (k *kindBinder) bind(ctx context.Context, item waitingItem) (outcome string, again time.Duration, err error) {
+	w := k.watch
+	claim, ok, paused := w.waits(item)
+	if paused > 0 || !ok {
 		return "", max(paused, 0), nil
 	}
-	if l.binder.limiter.Wait(ctx) != nil {
-		return "", 0, nil //nolint:nilerr // The term is over.
-	}
-	claim, ok, _ := w.waits(item.uid)
-	if ok && claim.unread {
-		claim, ok, err = l.reread(ctx, claim)
-	}
-	switch {
-	case err != nil:
-		return lateFailed, 0, err
-	case !ok:
+	// Others may have taken what room there was in a class. Those that come too late wait for no turn to write.
+	if decision, err := k.decide(ctx, new(selector.Decider), claim, selector.Preview); err == nil && decision.Class == nil {
+		w.own(func(s *claimState) { s.missed(claim, &decision) })
 		return "", 0, nil
 	}
-	decision, err := l.decide(ctx, claim)
+	if k.binder.writes.Wait(ctx) != nil {
+		return "", 0, nil //nolint:nilerr // The term is over.
+	}
+	if claim, ok, _ = w.waits(item); !ok {
+		return "", 0, nil
+	}
+	decision, err := k.decide(ctx, k.binder.Decider, claim, selector.Later)
 	if err != nil {
 		return lateFailed, 0, err
 	}
 	switch {
 	case decision.Class == nil && len(decision.Refused) > 0: // By gates. No watch shows when that changes.
-		l.binder.Events.warnOnce(w, claim, v1beta1.EventNoMatchingClass, decision.Warning())
+		k.warn(claim, v1beta1.EventNoMatchingClass, decision.Warning())
 		return "", registry.RetryAfter, nil
 	case decision.Class == nil:
-		w.own(func(s *claimState) { s.missed(claim) })
+		w.own(func(s *claimState) { s.missed(claim, &decision) })
 		return "", 0, nil
 	case decision.Given():
 		w.own(func(s *claimState) { s.wrote(claim) })
 		return "", 0, nil
 	}
 	kind := decision.View.Kind
-	object, version, err := l.binder.Claims.client.WriteClass(ctx, w.resource, claim.uid, claim.version, &decision)
+	object, version, err := k.binder.Claims.client.WriteClass(ctx, w.resource, claim.uid, claim.version, &decision)
 	log := logf.FromContext(ctx).WithValues("claimKind", kind.Name, "namespace", claim.namespace, "name", claim.name)
 	switch {
 	case err == nil:
@@ -155,29 +136,29 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 		w.own(func(s *claimState) {
 			s.wrote(claim)
 			// Where claims.when is still true for its new version, it is not bound again until somebody else changes it.
-			if c := s.waiting[claim.uid]; c != nil && !settled && (c.written || c.version == version) {
+			if c := s.waiting.find(claim.namespace, claim.uid); c != nil && !settled && (c.written || c.version == version) {
 				c.version, c.written = version, true
 			}
 		})
 		log.Info("Bound a waiting claim", "class", decision.Class.String(), "reason", decision.Reason(),
 			"strategy", kind.Strategy.Name, "candidates", decision.Candidates, "dropped", decision.DroppedText())
-		l.binder.Events.bound(w, claim, version, &decision)
+		k.bound(claim, &decision)
 		return lateBound, 0, nil
 	case IsOutdated(err):
 		return lateChanged, 0, err
 	case apierrors.IsInvalid(err):
 		refused := referenceRefused(err)
 		w.update(func(s *claimState) {
-			if c := s.waiting[claim.uid]; c != nil {
-				s.setRefused(c, true)
+			if c := s.waiting.find(claim.namespace, claim.uid); c != nil {
+				s.waiting.setRefused(c, true)
 				s.refusedErr = refused
 			}
 		})
-		l.binder.Events.warnOnce(w, claim, v1beta1.EventReferenceRefused, "bound to no class: "+refused.Error())
+		k.warn(claim, v1beta1.EventReferenceRefused, "bound to no class: "+refused.Error())
 		return lateFailed, 0, err
 	case errors.Is(err, ErrReferenceRemoved):
 		w.update(func(s *claimState) { s.removed, s.removedOf = ErrReferenceRemoved, claim.uid })
-		l.binder.Events.warnOnce(w, claim, v1beta1.EventReferenceRemoved, "bound to no class: "+ErrReferenceRemoved.Error())
+		k.warn(claim, v1beta1.EventReferenceRemoved, "bound to no class: "+ErrReferenceRemoved.Error())
 		return lateFailed, 0, err
 	case IsUnauthorized(err):
 		log.Info("Cannot bind waiting claims", "because", err.Error())
@@ -190,8 +171,8 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 }
 
 // decide chooses a class for a claim, none while the classes are not known.
-func (l *lateWriter) decide(ctx context.Context, a waitingAttempt) (selector.Decision, error) {
-	view := l.binder.view(l.watch)
+func (k *kindBinder) decide(ctx context.Context, by *selector.Decider, a seenVersion, mode selector.Mode) (selector.Decision, error) {
+	view := k.view()
 	if view == nil {
 		return selector.Decision{}, nil
 	}
@@ -199,27 +180,7 @@ func (l *lateWriter) decide(ctx context.Context, a waitingAttempt) (selector.Dec
 	if err != nil {
 		return selector.Decision{}, err
 	}
-	return l.binder.Decider.Decide(ctx, view, claim.Intake{Claim: c, Parents: int(a.parents), Annotated: a.annotated}, selector.Later)
-}
-
-// reread reads a claim whose selector is not held. It is false if the claim has
-// changed, as the watch is about to show, or if no class can help it.
-func (l *lateWriter) reread(ctx context.Context, a waitingAttempt) (waitingAttempt, bool, error) {
-	raw, err := l.binder.Claims.client.Get(ctx, l.watch.resource, a.namespace, a.name)
-	if raw == nil || err != nil {
-		return a, false, err
-	}
-	head, err := readHead(raw)
-	if err != nil {
-		return a, false, err
-	}
-	seen := head.seen()
-	ask, waits := judge(l.watch.kind, raw, seen)
-	if seen.uid != a.uid || !waits || ask.Problem() != "" {
-		return a, false, nil
-	}
-	a.seenVersion, a.ask = seen.seenVersion, ask
-	return a, true, nil
+	return by.Decide(ctx, view, claim.Intake{Claim: c, Parents: int(a.parents), Annotated: a.annotated}, mode)
 }
 
 // ErrReferenceRemoved says that a claim was stored without the reference to its class.
