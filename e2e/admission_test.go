@@ -10,8 +10,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -36,21 +39,13 @@ import (
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
-// TestApplyTogether applies files that hold a class and the claim that needs it. The watch may be faster than kubectl; for half of the
-// files there is none, since classbind may only list their classes, and it has to read live.
+// TestApplyTogether applies files that hold a class and the claim that needs it.
 func TestApplyTogether(t *testing.T) {
 	w := sharedWorld(t)
 	w.register(t, "together.test", "{}")
-	w.resources(t, "Other others.unwatched.together.test Cluster")
-	w.apply(t, strings.Replace(vendor("unwatched.together.test"), "[get, list, watch]", "[list]", 1)+serving("others.unwatched.together.test", "claims.together.test"))
-	w.awaitClasses(t, "others.unwatched.together.test", 0)
 	dir := t.TempDir()
 	for i := range 20 {
-		group, kind := "together.test", "Class"
-		if i%2 == 0 {
-			group, kind = "unwatched.together.test", "Other"
-		}
-		manifest := class(group, kind, fmt.Sprint("class-", i), fmt.Sprintf("labels: {for: claim-%d}, ", i)) +
+		manifest := class("together.test", "Class", fmt.Sprint("class-", i), fmt.Sprintf("labels: {for: claim-%d}, ", i)) +
 			"---\n" + claimWith("together.test", fmt.Sprint("claim-", i), fmt.Sprintf("{classSelector: {matchLabels: {for: claim-%d}}}", i))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d.yaml", i)), []byte(manifest), 0o600))
 	}
@@ -58,6 +53,86 @@ func TestApplyTogether(t *testing.T) {
 	for _, claim := range w.claimsOf(t, "together.test") {
 		_, class, _ := strings.Cut(classOf(&claim), "/")
 		assert.Equal(t, strings.Replace(claim.GetName(), "claim", "class", 1), class, "We should bind every claim to the class before it in its file.")
+	}
+}
+
+// TestPairs creates 2,000 pairs of a class and the claim for it, the two by different API servers, beside loops that keep the CPUs busy.
+// Each claim is bound whose class reached the replica, by the times in its log, while it waited.
+func TestPairs(t *testing.T) {
+	long(t)
+	const group, pairs = "pairs.test", 2000
+	w := newWorld(t, controlplane.Options{APIServers: 2})
+	balancer := must(classbind.NewBalancer())(t)
+	t.Cleanup(func() { _ = balancer.Close() })
+	kubeconfigs := must(w.plane.UserKubeconfigs(classbind.User, classbind.Groups...))(t)
+	var replicas []*replica
+	for i := range 3 {
+		w.kubeconfig = kubeconfigs[i%2]
+		r := w.serve(t, "--webhook-url="+balancer.URL, "--log-level=debug")
+		balancer.Add(strings.TrimPrefix(r.URL, "https://"))
+		replicas = append(replicas, r)
+	}
+	w.register(t, group, "{}", class(group, "Class", "other", ""))
+	w.awaitBound(t, claim(group, "first"), "Class/other", "We should begin.")
+	var clients []client.Client
+	for _, config := range w.plane.Configs {
+		clients = append(clients, must(newClient(config))(t))
+	}
+	for range 4 {
+		busy := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done")
+		require.NoError(t, busy.Start())
+		defer func() { _ = busy.Process.Kill(); _ = busy.Wait() }()
+	}
+	concurrently(t, pairs, func(i int) error {
+		c := object(group, "Class", fmt.Sprint("class-", i))
+		c.SetLabels(map[string]string{"for": fmt.Sprint(i)})
+		if err := clients[i%2].Create(t.Context(), c); err != nil {
+			return err
+		}
+		return clients[1-i%2].Create(t.Context(), selecting(group, "Claim", "default", fmt.Sprint("claim-", i), map[string]any{"for": fmt.Sprint(i)}))
+	})
+	waited, late := 0, []time.Duration(nil) // How long after its answer the class of an unbound claim came.
+	for _, r := range replicas {
+		metrics := string(must(r.Metrics(t.Context()))(t))
+		for _, found := range regexp.MustCompile(`classbind_waits_total{claim_kind="claims.pairs.test",outcome="found"} (\d+)`).FindAllStringSubmatch(metrics, -1) {
+			waited += must(strconv.Atoi(found[1]))(t)
+		}
+		type answered struct {
+			class string
+			at    time.Time
+		}
+		known, unbound := map[string]time.Time{}, []answered(nil)
+		for text := range strings.Lines(r.log.String()) {
+			var line struct {
+				Time               time.Time
+				Msg, Name, Outcome string
+			}
+			if json.Unmarshal([]byte(text), &line) != nil {
+				continue
+			}
+			switch of := strings.Replace(line.Name, "claim-", "class-", 1); {
+			case line.Msg == "A class changed":
+				known[line.Name] = line.Time
+			case line.Msg == "Reviewed a claim" && line.Outcome != "bound" && of != line.Name:
+				unbound = append(unbound, answered{of, line.Time})
+			}
+		}
+		for _, a := range unbound {
+			if assert.Contains(t, known, a.class) {
+				late = append(late, known[a.class].Sub(a.at))
+			}
+		}
+	}
+	bound := 0
+	for _, claim := range w.claimsOf(t, group) {
+		if classOf(&claim) == strings.Replace(claim.GetName(), "claim-", "Class/class-", 1) {
+			bound++
+		}
+	}
+	t.Logf("%d pairs: %d claims bound, of which %d waited, and %d not bound, whose classes came so long after the answers: %v", pairs, bound, waited, len(late), late)
+	assert.Equal(t, pairs, bound+len(late), "We should bind no claim to another's class.")
+	for _, after := range late {
+		assert.Greater(t, after, -v1beta1.MaxClassWait/2, "We should bind a claim whose class came while it waited.") // Its log line comes later.
 	}
 }
 

@@ -58,9 +58,9 @@ func claimAgain(n int, pause time.Duration, kinds []string, specs []string, anno
 	}
 }
 
-// liveReads are dry runs of claims with selectors that match nothing, each
+// misses are dry runs of claims with selectors that match nothing, each
 // another, while an honest claim that matches nothing is answered, too.
-func (b *besieged) liveReads(t *testing.T) {
+func (b *besieged) misses(t *testing.T) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() { b.honestMisses(t) })

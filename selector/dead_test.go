@@ -3,7 +3,6 @@ package selector
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/google/cel-go/common/types"
@@ -32,11 +31,11 @@ type outcome struct {
 	names           []string
 	roles           string // known or unknown, empty without a gate
 	allowed         []string
-	selects, live   bool
+	selects, waits  bool
 }
 
 func (o outcome) String() string {
-	return fmt.Sprintf("claims=%s/classes=%v/roles=%s/allowed=%v/selects=%t/live=%t", o.claims, o.names, o.roles, o.allowed, o.selects, o.live)
+	return fmt.Sprintf("claims=%s/classes=%v/roles=%s/allowed=%v/selects=%t/waits=%t", o.claims, o.names, o.roles, o.allowed, o.selects, o.waits)
 }
 
 // eachOutcome visits what may become of a claim of a kind with expressions of all sorts that look at classes.
@@ -58,7 +57,7 @@ func eachOutcome(visit func(outcome)) {
 			for _, selects := range []bool{false, true} {
 				o := outcome{claims: claims, classes: linked, names: names, selects: selects}
 				visit(o)
-				o.live = true
+				o.waits = true
 				visit(o)
 				for _, o.roles = range []string{"known", "unknown"} {
 					for _, o.allowed = range [][]string{nil, {"other"}, {"good", "bad"}} {
@@ -105,16 +104,14 @@ func (o outcome) decider(t *testing.T, taken *int) (*Decider, *View, claim.Intak
 			d.Grants = a.grants()
 		}
 	}
-	if o.live {
-		d.Live = func(_ context.Context, v *View, _ claim.Claim) (*View, error) {
-			return v.With(slices.Clone(v.All)), nil
-		}
+	if o.waits {
+		d.Waits = NewInventory().Waits
 	}
 	spec := map[string]any{"zone": "z", "when": "", "fit": "", "linked": "", "score": ""}
 	if o.selects {
 		all(spec)
 	}
-	view := world.view()
+	view := outdated(world.view())
 	in := view.Kind.Read("team", "db", map[string]any{"metadata": map[string]any{"name": "db", "namespace": "team"}, "spec": spec})
 	for _, name := range []string{"when", "fit", "linked", "score"} {
 		in.Object["spec"].(map[string]any)[name] = probe{types.String(name), evaluations}

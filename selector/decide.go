@@ -30,10 +30,10 @@ import (
 //  3. the filters, which drop candidates ([filters])
 //  4. the strategy, which puts the rest in order ([strategies])
 //  5. the gates, which are asked about the first of them, then the next
-//  6. if none is left, the same with the classes that Live reads
-//  7. the strategy's memory, which commits the decision
+//  6. the strategy's memory, which commits the decision
+//  7. if no class is left, and the claim needs one, the same with newer views ([Waits])
 //
-// The zero Decider has no gates, reads nothing, and draws by the identity of claims.
+// The zero Decider has no gates, reads nothing, waits for nothing, and draws by the identity of claims.
 type Decider struct {
 	// Gates are asked in this order.
 	Gates []Gate
@@ -41,8 +41,10 @@ type Decider struct {
 	Patient bool
 	// Grants are what roles and bindings say, for kinds whose claims may not use all classes. Nil, or nil Grants, know nothing.
 	Grants func() *access.Grants
-	// Live reads the classes that a claim asks for, when no known class is left: the class may be new. Nil reads none.
-	Live func(context.Context, *View, claim.Claim) (*View, error)
+	// Waits lets a claim wait for a newer view, when no known class is left: the class may be new. Nil lets none wait.
+	Waits *Waits
+	// Broken is why a class kind may have newer classes that nobody hears of, nil if it has none. A nil function knows of no such kind.
+	Broken func(classKind string) error
 	// Class reads a class that a claim of this namespace names and that is not known: it may be new. It returns nil if there is none.
 	Class func(ctx context.Context, claimNamespace string, kind *inventory.ClassKind, namespace, name string) (*inventory.Class, error)
 	// Related does the same with an object. The namespace is ignored for one that has none.
@@ -65,7 +67,7 @@ const (
 	Admit Mode = iota
 	// DryRun does the same, without any effect on later decisions.
 	DryRun
-	// Later decides on a claim that waits. It reads nothing: a watch shows new classes.
+	// Later decides on a claim that is stored without a class. It reads nothing: a watch shows new classes.
 	Later
 	// Preview decides like Later, without any effect.
 	Preview
@@ -73,7 +75,7 @@ const (
 	Explain
 )
 
-// reads reports whether a decision may read classes.
+// reads reports whether a decision may read what is not known, and wait for newer classes.
 func (m Mode) reads() bool { return m == Admit || m == DryRun }
 
 // Commits reports whether a decision counts: the claim gets the class.
@@ -131,24 +133,24 @@ func (d *Decider) decide(ctx context.Context, view *View, in claim.Intake, mode 
 	if lacks != nil { // No class will have the claim, so none is to count it.
 		mode = mode.uncounted()
 	}
-	err = d.draw(&deadline, view, &decision, facts, mode) //nolint:contextcheck // It is in deadline.
-	if err == nil && decision.Class == nil && decision.Drawn() && d.Live != nil && mode.reads() {
-		err = d.drawLive(&deadline, &decision, facts, mode) //nolint:contextcheck // It is in deadline.
+	err = d.draw(&deadline, &decision, facts, mode) //nolint:contextcheck // It is in deadline.
+	isStored := mode == Later || mode == Preview
+	if err == nil && decision.Class == nil && !isStored {
+		if !in.Converted {
+			decision.Lacks = view.Kind.Lacks(in.Parents)
+		}
+		if mode.reads() && decision.Drawn() && !decision.Unneeded() {
+			err = d.await(&deadline, &decision, facts, mode) //nolint:contextcheck // It is in deadline.
+		}
 	}
 	if lacks != nil && decision.Class != nil {
 		decision.Class, decision.Claim.Problems = nil, field.ErrorList{lacks}
 		return decision, facts, err
 	}
-	if err != nil || decision.Class != nil || mode == Later || mode == Preview { // A claim that waits is stored without.
-		return decision, facts, err
-	}
-	if decision.Drawn() && view.Kind.Use != "" && !decision.Unneeded() {
+	if err == nil && decision.Class == nil && !isStored && decision.Drawn() && view.Kind.Use != "" && !decision.Unneeded() {
 		d.addUsable(&deadline, &decision, mode) //nolint:contextcheck // It is in deadline.
 	}
-	if !in.Converted {
-		decision.Lacks = view.Kind.Lacks(in.Parents)
-	}
-	return decision, facts, nil
+	return decision, facts, err
 }
 
 // resolve evaluates all that does not depend on the class: the claim may turn out to be left alone or invalid. Its facts are nil for a kind
@@ -168,37 +170,14 @@ func (d *lazyDeadline) resolve(view *View, in claim.Intake, mode Mode) (claim.In
 	}
 	r := resolver{d, view, &resolved, mode, f}
 	err := r.resolve()
+	f.forClasses = f.budget.Left
 	return resolved, f, err
 }
 
-// drawLive draws again, from the classes that match now. If there is none, the texts say how many are known: the decision keeps its view.
-func (d *Decider) drawLive(deadline *lazyDeadline, decision *Decision, facts *facts, mode Mode) error {
-	began := d.now()
-	live, err := d.Live(deadline.context(), decision.View, decision.Claim.Claim)
-	decision.ReadTook = d.now().Sub(began)
-	if err != nil {
-		decision.Read = ReadFailed
-		return err
-	}
-	decision.Read = ReadFound
-	decision.forgetDraw()
-	if facts != nil {
-		facts.budget.Left = max(facts.budget.Left, v1beta1.MaxExpressionCost/2)
-	}
-	if err := d.draw(deadline, live, decision, facts, mode); err != nil {
-		return err
-	}
-	if decision.Class == nil {
-		decision.Read = ReadNone
-		return nil
-	}
-	decision.View = live
-	return nil
-}
-
-// draw a class from a view. If the mode commits, the memory of the strategy may have changed meanwhile: then it draws again.
-func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, facts *facts, mode Mode) error {
-	kind, claim, isGated := view.Kind, subject{decision.Claim.Claim, facts, decision.View}, d.isGated(view.Kind)
+// draw a class from the view. If the mode commits, the memory of the strategy may have changed meanwhile: then it draws again.
+func (d *Decider) draw(deadline *lazyDeadline, decision *Decision, facts *facts, mode Mode) error {
+	view := decision.View
+	kind, claim, isGated := view.Kind, subject{decision.Claim.Claim, facts, view}, d.isGated(view.Kind)
 	remembers := isGated || mode == Explain || mode.Commits() && (kind.memory != nil || kind.Limited)
 	for {
 		began, fresh := d.now(), uint64(0)
@@ -213,9 +192,7 @@ func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, f
 		if err := decision.settle(claim, best.class != nil); err != nil || !decision.Drawn() {
 			return err
 		}
-		if decision.Read == NotRead {
-			decision.Took += d.now().Sub(began)
-		}
+		decision.Took += d.now().Sub(began)
 		if mode == Explain && isGated {
 			if err := d.askAll(deadline, &order, decision); err != nil {
 				return err
@@ -419,17 +396,6 @@ func (d *lazyDeadline) end() {
 	}
 }
 
-// LiveRead is what came of reading classes for a decision.
-type LiveRead int
-
-// The outcomes of a LiveRead.
-const (
-	NotRead LiveRead = iota
-	ReadFound
-	ReadNone
-	ReadFailed
-)
-
 // Refusal is a candidate that a gate refused.
 type Refusal struct {
 	Class *inventory.Class
@@ -466,9 +432,10 @@ type Decision struct {
 	Refused []Refusal
 	// answers are, with Explain, the gate that refuses a candidate, nil where none does, of all candidates.
 	answers map[*inventory.Class]*Gate
-	// Took is how long the draw among the known classes took without the gates, ReadTook the read of others, and Read what came of that.
-	Took, ReadTook time.Duration
-	Read           LiveRead
+	// Took is how long the draws took without the gates.
+	Took time.Duration
+	// Waited is what came of waiting for a newer view.
+	Waited WaitOutcome
 }
 
 // forgetDraw makes room for the outcome of another draw.

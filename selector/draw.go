@@ -311,7 +311,7 @@ func (o *order) first(decision *Decision) (best candidate) {
 // judge a class, and make it the best, if it is a candidate and the draw prefers it.
 func (o *order) judge(best *candidate, decision *Decision, c *inventory.Class, seat int8) (left bool) {
 	kind := o.view.Kind
-	o.claim.facts.remembers = o.remembers || decision.Candidates == 0 // Without a candidate, the same classes may be read live.
+	o.claim.facts.remembers = o.remembers
 	switch filter, err := kind.judgeInTurn(o.claim, c, o.deadline); {
 	case errors.Is(err, expression.ErrBudget) && kind.Asks(o.claim.Claim) == nil: // The next seat is not for it.
 		decision.leave(c)

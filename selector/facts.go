@@ -18,8 +18,7 @@ import (
 type subject struct {
 	claim.Claim
 	facts *facts
-	// view of all classes, also where the draw is among those that were read for the claim.
-	view *View
+	view  *View
 }
 
 // facts are what the expressions of a ClaimKind see of one claim, and what they say of it. One goroutine uses them, for one decision.
@@ -31,7 +30,9 @@ type facts struct {
 
 	input  expression.Input
 	budget expression.Budget
-	values inventory.Values
+	// forClasses is the part of the budget that each draw may spend.
+	forClasses uint64
+	values     inventory.Values
 	// terms are, by their fit, those that do not look at the class, and are not true.
 	terms map[*rules.Fit]claimTerm
 	// spare is what may be spent on classes that the claim may not be allowed to use.

@@ -1,7 +1,6 @@
 package selector
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -521,15 +520,13 @@ func TestBudget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.world.withMany(tc.classes, "class-%d", map[string]any{"size": int64(1000)})
 			view := tc.world.view()
-			d := &Decider{Live: func(context.Context, *View, claim.Claim) (*View, error) {
-				t.Error("We should not read classes for a claim that is refused.")
-				return nil, nil
-			}}
+			d := &Decider{Waits: NewInventory().Waits}
 			in := view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"n": numbers})})
 			got := decided(t, d, view, in, Admit)
 			require.Len(t, got.Claim.Problems, 1, tc.reason)
 			assert.Equal(t, "spec.n", got.Claim.Problems[0].Field, "We should name the long field.")
 			assert.Nil(t, got.Class)
+			assert.Equal(t, NotWaited, got.Waited, "We should not wait for classes for a claim that is refused.")
 		})
 	}
 	t.Run("DrawnAmongMany", func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -31,7 +32,7 @@ func refusing(reason string, names ...string) Gate {
 func TestGates(t *testing.T) {
 	claims := NewClaimKind(postgres())
 	view := newView(claims, []*inventory.Classes{manyClasses("as.example.org", 3, 3)})
-	live := newView(claims, []*inventory.Classes{manyClasses("as.example.org", 4, 4)})
+	newer := newView(claims, []*inventory.Classes{manyClasses("as.example.org", 4, 4)})
 	ask := claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db", Selector: gold}}
 	var order []string // without gates
 	for _, c := range inOrder(view, ask.Claim, 0) {
@@ -40,13 +41,13 @@ func TestGates(t *testing.T) {
 	failed := errors.New("the authorizer does not answer")
 	type want struct {
 		class, dropped, reason, warning string
-		read                            LiveRead
+		waited                          WaitOutcome
 		err                             error
 	}
 	for name, tc := range map[string]struct {
 		why   string
 		gates []Gate
-		live  bool
+		newer bool // There is a newer view.
 		mode  Mode
 		limit time.Duration // of deadline
 		want  want
@@ -56,36 +57,38 @@ func TestGates(t *testing.T) {
 		"FirstTwo":   {why: "We should go down the order.", gates: []Gate{refusing("Full", order[0], order[1])}, want: want{class: order[2], dropped: "Full=2", reason: "MatchingClass"}},
 		"Each":       {why: "We should ask every gate.", gates: []Gate{refusing("Full", order[0]), refusing("Forbidden", order[1], order[0])}, want: want{class: order[2], dropped: "Full=1,Forbidden=1", reason: "MatchingClass"}},
 		"All":        {why: "We should say how many were refused.", gates: []Gate{refusing("Full", order...)}, want: want{dropped: "Full=3", reason: "NoMatchingClass", warning: "dropped: 3 refused by Full"}},
-		"AllKnown":   {why: "We should read new classes where all known ones are refused.", gates: []Gate{refusing("Full", order...)}, live: true, want: want{class: "class-003", dropped: "Full=3", reason: "MatchingClass", read: ReadFound}},
-		"AllLive":    {why: "We should tell of those that were read.", gates: []Gate{refusing("Full", append(slices.Clone(order), "class-003")...)}, live: true, want: want{dropped: "Full=4", reason: "NoMatchingClass", warning: "dropped: 4 refused by Full", read: ReadNone}},
-		"LateAll":    {why: "We should read nothing later.", gates: []Gate{refusing("Full", order...)}, live: true, mode: Later, want: want{dropped: "Full=3", reason: "NoMatchingClass", warning: "dropped: 3 refused by Full"}},
+		"AllKnown":   {why: "We should take new classes where all known ones are refused.", gates: []Gate{refusing("Full", order...)}, newer: true, want: want{class: "class-003", dropped: "Full=3", reason: "MatchingClass", waited: WaitFound}},
+		"AllNewer":   {why: "We should tell of those that are newer.", gates: []Gate{refusing("Full", append(slices.Clone(order), "class-003")...)}, newer: true, want: want{dropped: "Full=4", reason: "NoMatchingClass", warning: "dropped: 4 refused by Full", waited: WaitNone}},
+		"LateAll":    {why: "We should wait for nothing later.", gates: []Gate{refusing("Full", order...)}, newer: true, mode: Later, want: want{dropped: "Full=3", reason: "NoMatchingClass", warning: "dropped: 3 refused by Full"}},
 		"Fails":      {why: "We should decide nothing where a gate cannot tell.", gates: []Gate{{Admits: func(context.Context, Mode, *View, claim.Claim, *inventory.Class) (bool, error) { return false, failed }}}, want: want{err: failed}},
 		"OutOfTime":  {why: "We should not ask on after the deadline.", gates: []Gate{slow(order[0])}, limit: time.Millisecond, want: want{err: context.DeadlineExceeded}},
 		"NeverAsked": {why: "We should not ask about a class that would not be drawn.", gates: []Gate{only(t, order[0])}, want: want{class: order[0], reason: "MatchingClass"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := Decider{Gates: tc.gates, Deadline: func(ctx context.Context) (context.Context, context.CancelFunc) {
-				return context.WithTimeout(ctx, cmp.Or(tc.limit, time.Hour))
-			}}
-			if tc.live {
-				d.Live = func(context.Context, *View, claim.Claim) (*View, error) { return live, nil }
-			}
-			got, err := d.Decide(t.Context(), view, ask, tc.mode)
-			if tc.want.err != nil {
-				require.ErrorIs(t, err, tc.want.err, tc.why)
-				return
-			}
-			require.NoError(t, err, tc.why)
-			class := ""
-			if got.Class != nil {
-				class = got.Class.Name
-			}
-			assert.Equal(t, tc.want.class, class, tc.why)
-			assert.Equal(t, tc.want.dropped, got.DroppedText(), tc.why)
-			assert.Equal(t, tc.want.reason, got.Reason(), tc.why)
-			assert.Equal(t, tc.want.read, got.Read, tc.why)
-			assert.Contains(t, got.Warning(), tc.want.warning, tc.why)
-			assert.Equal(t, tc.want.warning == "", got.Warning() == "", tc.why)
+			synctest.Test(t, func(t *testing.T) {
+				d := Decider{Gates: tc.gates, Deadline: func(ctx context.Context) (context.Context, context.CancelFunc) {
+					return context.WithTimeout(ctx, cmp.Or(tc.limit, time.Hour))
+				}}
+				if tc.newer {
+					d.Waits = waitsFor(newer)
+				}
+				got, err := d.Decide(t.Context(), view, ask, tc.mode)
+				if tc.want.err != nil {
+					require.ErrorIs(t, err, tc.want.err, tc.why)
+					return
+				}
+				require.NoError(t, err, tc.why)
+				class := ""
+				if got.Class != nil {
+					class = got.Class.Name
+				}
+				assert.Equal(t, tc.want.class, class, tc.why)
+				assert.Equal(t, tc.want.dropped, got.DroppedText(), tc.why)
+				assert.Equal(t, tc.want.reason, got.Reason(), tc.why)
+				assert.Equal(t, tc.want.waited, got.Waited, tc.why)
+				assert.Contains(t, got.Warning(), tc.want.warning, tc.why)
+				assert.Equal(t, tc.want.warning == "", got.Warning() == "", tc.why)
+			})
 		})
 	}
 }
@@ -178,30 +181,26 @@ func TestGatesComeBeforeTheCommit(t *testing.T) {
 }
 
 func TestModes(t *testing.T) {
-	for mode, want := range map[Mode]struct {
-		commits bool
-		reads   int
-	}{Admit: {true, 1}, DryRun: {false, 1}, Later: {true, 0}, Explain: {false, 0}} {
+	for mode, want := range map[Mode]struct{ commits, waits bool }{
+		Admit: {true, true}, DryRun: {false, true}, Later: {true, false}, Preview: {false, false}, Explain: {false, false},
+	} {
 		t.Run(fmt.Sprint(mode), func(t *testing.T) {
 			kind := kindOf(spec(`{choice: {strategy: LeastClaims}}`))
 			kind.Tally = &Tally{}
 			view := newView(kind, []*inventory.Classes{manyClasses("as.example.org", 1, 1)})
-			asked, reads := Mode(-1), 0
+			asked := Mode(-1)
 			d := Decider{
 				Gates: []Gate{{Admits: func(_ context.Context, m Mode, _ *View, _ claim.Claim, _ *inventory.Class) (bool, error) {
 					asked = m
 					return true, nil
 				}}},
-				Live: func(_ context.Context, v *View, _ claim.Claim) (*View, error) {
-					reads++
-					return NewView(v.Kind, nil), nil
-				},
+				Waits: NewInventory().Waits,
 			}
 			got := decided(t, &d, view, claim.Intake{Claim: nthClaim(1)}, mode)
 			assert.Equal(t, want.commits, kind.Tally.claims(kind.CountedAs(got.Class)) == 1, "We should count a claim only where the decision counts.")
 			assert.Equal(t, mode, asked, "We should tell gates what the decision is for.")
-			decided(t, &d, newView(kind, nil), claim.Intake{Claim: nthClaim(1)}, mode)
-			assert.Equal(t, want.reads, reads, "We should read only while a claim is created.")
+			got = decided(t, &d, outdated(newView(kind, nil)), claim.Intake{Claim: nthClaim(1)}, mode)
+			assert.Equal(t, want.waits, got.Waited == WaitNone, "We should wait only while a claim is created.")
 		})
 	}
 }
@@ -266,7 +265,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// A gate that fails after classes were read, or in a second draw, leaves no class behind.
+// A gate that fails on a newer view, or in a second draw, leaves no class behind.
 func TestGateFailsLate(t *testing.T) {
 	failed := errors.New("the authorizer does not answer")
 	kind := kindOf(spec(`{choice: {strategy: RoundRobin}}`))
@@ -280,16 +279,15 @@ func TestGateFailsLate(t *testing.T) {
 			}
 			return false, failed
 		}}},
-		Live: func(context.Context, *View, claim.Claim) (*View, error) { return view, nil },
+		Waits: waitsFor(view),
 	}
 	got, err := d.Decide(t.Context(), view, claim.Intake{Claim: nthClaim(1)}, Admit)
 	require.ErrorIs(t, err, failed)
 	require.ErrorContains(t, err, "which classes are full", "We should say what could not be told.")
 	assert.Nil(t, got.Class, "We should not have a class of a draw that did not count.")
 
-	got, err = d.Decide(t.Context(), newView(kind, nil), claim.Intake{Claim: nthClaim(1)}, Admit)
+	got, err = d.Decide(t.Context(), outdated(newView(kind, nil)), claim.Intake{Claim: nthClaim(1)}, Admit)
 	require.ErrorIs(t, err, failed)
-	assert.Equal(t, ReadFound, got.Read, "We should say that the read was not at fault.")
 	assert.Nil(t, got.Class)
 }
 

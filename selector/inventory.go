@@ -17,6 +17,9 @@ type Snapshot map[string]*View
 
 // Inventory keeps the current snapshot. Readers never wait. Writers wait for each other, and replace the snapshot.
 type Inventory struct {
+	// Waits are those of claims for newer views.
+	Waits *Waits
+
 	current atomic.Pointer[Snapshot]
 
 	mu         sync.Mutex // guards all below
@@ -48,10 +51,12 @@ const (
 
 // NewInventory is empty and closed.
 func NewInventory() *Inventory {
-	return &Inventory{
+	i := &Inventory{
 		views: Snapshot{}, claimKinds: map[string]*ClaimKind{}, classes: map[string]*inventory.Classes{},
 		unknown: map[string]unknownKind{}, related: map[rules.Key]knownRelated{},
 	}
+	i.Waits = newWaits(i.Snapshot)
+	return i
 }
 
 // Snapshot is nil until the inventory is opened: until then, some classes may not be known yet.
@@ -239,7 +244,7 @@ func (i *Inventory) update(claimKinds ...string) {
 		if before != nil && before.Kind != kind {
 			before = nil
 		}
-		v := viewAfter(kind, classes, before, false)
+		v := viewAfter(kind, classes, before)
 		for _, classKind := range slices.Sorted(maps.Keys(i.unknown)) {
 			switch u := i.unknown[classKind]; {
 			case !slices.Contains(u.claimKinds, name):
@@ -261,10 +266,22 @@ func (i *Inventory) update(claimKinds ...string) {
 	i.publish()
 }
 
+// publish the views, and end the waits for those that are newer.
 func (i *Inventory) publish() {
-	if i.open {
-		views := i.views
-		i.current.Store(&views)
+	if !i.open {
+		return
+	}
+	before, views := i.Snapshot(), i.views
+	for name, v := range views {
+		if before[name] != v {
+			v.replaced = make(chan struct{})
+		}
+	}
+	i.current.Store(&views)
+	for name, v := range before {
+		if views[name] != v {
+			close(v.replaced)
+		}
 	}
 }
 

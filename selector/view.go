@@ -34,6 +34,9 @@ type View struct {
 	// needs are the related kinds of the claim kind, and related the objects of each, nil if they are not known.
 	needs   []*rules.Kind
 	related map[rules.Key]*inventory.Objects
+
+	// replaced is closed when an Inventory has a newer view; nil in a view of none.
+	replaced chan struct{}
 }
 
 // UnreadKind is a class kind whose classes have never been known, or are ignored, and the reason in a word.
@@ -53,24 +56,17 @@ func (v *View) Incomplete() *inventory.Fault {
 
 // NewView puts the classes of several kinds together.
 func NewView(kind *ClaimKind, classes []*inventory.Classes) *View {
-	return viewAfter(kind, classes, nil, false)
-}
-
-// With returns a view of the same claim kind with other classes. Those that the view knows are not judged again.
-func (v *View) With(classes []*inventory.Classes) *View {
-	other := viewAfter(v.Kind, classes, v, true)
-	other.needs, other.related, other.Unread = v.needs, v.related, v.Unread
-	return other
+	return viewAfter(kind, classes, nil)
 }
 
 // viewAfter another one of the same claim kind, if there is one. See NewOffer.
-func viewAfter(kind *ClaimKind, classes []*inventory.Classes, before *View, live bool) *View {
+func viewAfter(kind *ClaimKind, classes []*inventory.Classes, before *View) *View {
 	v := &View{Kind: kind}
 	var known *inventory.Offer
 	if before != nil {
 		known = &before.Offer
 	}
-	v.Offer, v.Fault = inventory.NewOffer(&kind.Demand, classes, known, live)
+	v.Offer, v.Fault = inventory.NewOffer(&kind.Demand, classes, known)
 	v.Fault = cmp.Or(kind.fault, v.Fault)
 	return v
 }

@@ -181,7 +181,6 @@ func TestReviewOfConvertedClaims(t *testing.T) {
 	requiring := newClaimKind()
 	requiring.SetPaths(selector.PathsCheck{Required: []v1beta1.FieldPath{".spec.classRef"}})
 	binder := newBinder(t, newInventory(requiring, index(sqlClasses, "silver tier=silver")))
-	binder.Decider.Live = nil
 	for sent, allowed := range map[string]bool{"v1": false, "v1beta1": true} {
 		response, err := byResource(binder)(t.Context(), newRequest(wantsGold, func(r *admissionv1.AdmissionRequest) {
 			r.RequestResource = &metav1.GroupVersionResource{Group: r.Resource.Group, Version: sent, Resource: r.Resource.Resource}
@@ -420,20 +419,11 @@ func newBinder(t *testing.T, i *selector.Inventory) *Binder {
 			return nil, errors.New("no look-up")
 		},
 		Decider: &selector.Decider{
-			Live: func(context.Context, *selector.View, claim.Claim) (*selector.View, error) {
-				assert.Fail(t, "We should not read the API server for a claim that the snapshot has a class for.")
-				return nil, errors.New("no live read")
-			},
 			Deadline: WithDeadline,
 			Fresh:    func() uint64 { return 1 },
 			Now:      time.Now,
 		},
 	}
-}
-
-// asLive answers every live read with the same view.
-func asLive(v *selector.View) func(context.Context, *selector.View, claim.Claim) (*selector.View, error) {
-	return func(context.Context, *selector.View, claim.Claim) (*selector.View, error) { return v, nil }
 }
 
 // at is the context of a review that came to the path of a registration.
@@ -713,7 +703,6 @@ func TestUnknownAnnotations(t *testing.T) {
 		Spec:       v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: claimKindName}}, Weight: v1beta1.Source{Annotation: "classbind.io/my-weight"}},
 	}, sqlClasses.GroupVersionKind, false)
 	b := newBinder(t, newInventory(selected, index(kind, "gold tier=gold")))
-	b.Decider.Live = nil
 	for _, tc := range []struct{ annotations, want string }{
 		{`"classbind.io/classselector":"a=b"`, `the annotation "classbind.io/classselector" means nothing to classbind: did you mean classbind.io/class-selector?`},
 		{`"a":"b","classbind.io\\/wieght":"2"`, ""}, // An escape that nobody writes.

@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 	"github.com/classbind/classbind/selector/fuzztest/reference"
 	"github.com/classbind/classbind/selector/inventory"
@@ -314,17 +312,9 @@ func (w *world) offers(claimKind, namespace string, c *plainClass) bool {
 	return c.namespace == namespace
 }
 
-// binder of a world. Its live reads find no class.
+// binder of a world, in which nothing changes.
 func (w *world) binder() *Binder {
-	nothing := map[*selector.ClaimKind]*selector.View{}
-	for _, view := range w.inventory.Snapshot() {
-		nothing[view.Kind] = selector.NewView(view.Kind, nil)
-	}
-	b := &Binder{Snapshot: w.inventory.Snapshot, ClaimKind: asClaimKind(false, nil), Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}}
-	b.Decider.Live = func(_ context.Context, v *selector.View, _ claim.Claim) (*selector.View, error) {
-		return nothing[v.Kind], nil
-	}
-	return b
+	return &Binder{Snapshot: w.inventory.Snapshot, ClaimKind: asClaimKind(false, nil), Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}}
 }
 
 // FuzzBind posts any bytes to /bind, with 10,000 classes behind it.

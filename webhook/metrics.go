@@ -22,8 +22,8 @@ var outcomes = []string{
 	"restored", "untouched", "malformed", "unavailable", "throttled",
 }
 
-var readOutcomes = map[selector.LiveRead]string{
-	selector.ReadFound: "found", selector.ReadNone: "none", selector.ReadFailed: "failed",
+var waitOutcomes = map[selector.WaitOutcome]string{
+	selector.WaitFound: "found", selector.WaitNone: "none", selector.WaitRefused: "refused",
 }
 
 // guardOutcomes by the reason in the audit annotation. Every other reason means that the class is left alone.
@@ -45,8 +45,7 @@ type Metrics struct {
 
 	decisions *prometheus.CounterVec
 	choosing  *prometheus.HistogramVec
-	reads     *prometheus.CounterVec
-	reading   prometheus.Histogram
+	waits     *prometheus.CounterVec
 	uses      *prometheus.CounterVec
 	guarded   *prometheus.CounterVec
 	answers   *prometheus.CounterVec
@@ -64,25 +63,19 @@ func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 		}, []string{"claim_kind", "strategy", "outcome"}),
 		choosing: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "classbind_choosing_duration_seconds",
-			Help:    "Time to choose a class for a claim among those that are known, without any read from the API server.",
+			Help:    "Time to choose a class for a claim among those that are known, without any wait.",
 			Buckets: []float64{1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 1e-1},
 		}, []string{"claim_kind"}),
-		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "classbind_live_reads_total",
-			Help: "Reads of classes from the API server for a claim that no known class matched, by claim kind and outcome: " +
-				"found, none or failed.",
+		waits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "classbind_waits_total",
+			Help: "Claims that no known class matched when they came, by claim kind and outcome of the wait for a newer class: " +
+				"found, none, or refused, because too many claims waited.",
 		}, []string{"claim_kind", "outcome"}),
 		uses: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "classbind_use_refusals_total",
 			Help: "Claims that were not allowed to use the class that was drawn first, by claim kind and outcome: " +
 				"walked, if they got another one, or refused.",
 		}, []string{"claim_kind", "outcome"}),
-		// Not by kind: the time depends on the API server.
-		reading: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "classbind_live_read_duration_seconds",
-			Help:    "Time to read classes from the API server for a claim that no known class matched.",
-			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2},
-		}),
 		guarded: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "classbind_guard_decisions_total",
 			Help: "Classes that were judged before they were stored, by class kind and outcome: " +
@@ -125,8 +118,8 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 		for _, outcome := range outcomes {
 			m.decisions.WithLabelValues(view.Kind.Name, string(view.Kind.Strategy.Name), outcome)
 		}
-		for _, outcome := range readOutcomes {
-			m.reads.WithLabelValues(view.Kind.Name, outcome)
+		for _, outcome := range waitOutcomes {
+			m.waits.WithLabelValues(view.Kind.Name, outcome)
 		}
 		m.choosing.WithLabelValues(view.Kind.Name)
 		if view.Kind.Use != "" {
@@ -145,7 +138,7 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.decisions, m.choosing, m.reads, m.reading, m.guarded, m.uses, m.answers}
+	return []prometheus.Collector{m.decisions, m.choosing, m.waits, m.guarded, m.uses, m.answers}
 }
 
 // reviewed counts the answer to a claim, and how it came about. The view is nil for an unknown kind, and the decision has no view if none
@@ -170,9 +163,8 @@ func (m *Metrics) reviewed(view *selector.View, d *selector.Decision, outcome st
 		}
 		m.uses.WithLabelValues(claimKind, walked).Inc()
 	}
-	if d.Read != selector.NotRead {
-		m.reading.Observe(d.ReadTook.Seconds())
-		m.reads.WithLabelValues(claimKind, readOutcomes[d.Read]).Inc()
+	if outcome := waitOutcomes[d.Waited]; outcome != "" {
+		m.waits.WithLabelValues(claimKind, outcome).Inc()
 	}
 }
 

@@ -2,13 +2,13 @@ package webhook
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -20,7 +20,6 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
@@ -41,9 +40,8 @@ func scraped(t *testing.T, m *Metrics) map[string]float64 {
 
 const (
 	decided = "decisions_total claim_kind=" + claimKindName + " outcome=%s strategy=WeightedRandom"
-	asked   = "live_reads_total claim_kind=" + claimKindName + " outcome=%s"
+	waited  = "waits_total claim_kind=" + claimKindName + " outcome=%s"
 	chosen  = "choosing_duration_seconds claim_kind=" + claimKindName
-	looked  = "live_read_duration_seconds"
 	guarded = "guard_decisions_total class_kind=%s outcome=%s"
 )
 
@@ -52,7 +50,7 @@ func TestHelpNamesEachOutcome(t *testing.T) {
 	for vec, of := range map[*prometheus.CounterVec][]string{
 		m.decisions: outcomes,
 		m.guarded:   append(slices.Collect(maps.Values(guardOutcomes)), "untouched", "unavailable"),
-		m.reads:     slices.Collect(maps.Values(readOutcomes)),
+		m.waits:     slices.Collect(maps.Values(waitOutcomes)),
 	} {
 		described := make(chan *prometheus.Desc, 1)
 		vec.Describe(described)
@@ -74,26 +72,22 @@ func TestMetricsOfClaims(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
 		kind    *selector.ClaimKind // newClaimKind() unless set; it has the class gold
-		live    *inventory.Classes  // what is read live of a kind that has the class silver; nil means that nothing is
+		newer   *inventory.Classes  // what comes while a claim waits, where there was silver before; nil means that none waits
 		change  func(*Binder)
 		request *admissionv1.AdmissionRequest
 		want    []string
 	}{
-		"Bound":               {reason: "We should count a claim that got a class, and observe how long that took.", request: newRequest(wantsGold), want: []string{as("bound"), chosen}},
-		"BoundAfterALiveRead": {reason: "We should tell choosing from reading.", live: gold, request: newRequest(wantsGold), want: []string{as("bound"), fmt.Sprintf(asked, "found"), chosen, looked}},
-		"UnmatchedAdmitted":   {reason: "We should count a claim that is created without a class.", live: silver, request: newRequest(`{}`), want: []string{as("unmatched_admitted"), fmt.Sprintf(asked, "none"), chosen, looked}},
-		"UnmatchedWaiting":    {reason: "We should count a claim that is bound later.", kind: later, live: silver, request: newRequest(`{}`), want: []string{as("unmatched_waiting"), fmt.Sprintf(asked, "none"), chosen, looked}},
-		"UnmatchedDenied":     {reason: "We should count a claim that is refused for want of a class.", kind: deny, live: silver, request: newRequest(`{}`), want: []string{as("unmatched_denied"), fmt.Sprintf(asked, "none"), chosen, looked}},
-		"Untouched":           {reason: "We should count a claim that has its class.", request: newRequest(`{"spec":{"classRef":{"name":"mine"}}}`), want: []string{as("untouched")}},
-		"Malformed":           {reason: "We should count a claim whose selector cannot be read.", request: newRequest(`{"spec":{` + mistyped + `}}`), want: []string{as("malformed")}},
-		"LiveReadFailed": {
-			reason: "We should count a claim that we cannot answer for.", live: silver,
-			change: func(b *Binder) {
-				b.Decider.Live = func(context.Context, *selector.View, claim.Claim) (*selector.View, error) {
-					return nil, errors.New("refused")
-				}
-			},
-			request: newRequest(wantsGold), want: []string{as("unavailable"), fmt.Sprintf(asked, "failed"), chosen, looked},
+		"Bound":             {reason: "We should count a claim that got a class, and observe how long that took.", request: newRequest(wantsGold), want: []string{as("bound"), chosen}},
+		"BoundAfterAWait":   {reason: "We should count what came of waiting.", newer: gold, request: newRequest(wantsGold), want: []string{as("bound"), fmt.Sprintf(waited, "found"), chosen}},
+		"UnmatchedAdmitted": {reason: "We should count a claim that is created without a class.", newer: silver, request: newRequest(`{}`), want: []string{as("unmatched_admitted"), fmt.Sprintf(waited, "none"), chosen}},
+		"UnmatchedWaiting":  {reason: "We should count a claim that is bound later.", kind: later, newer: silver, request: newRequest(`{}`), want: []string{as("unmatched_waiting"), fmt.Sprintf(waited, "none"), chosen}},
+		"UnmatchedDenied":   {reason: "We should count a claim that is refused for want of a class.", kind: deny, newer: silver, request: newRequest(`{}`), want: []string{as("unmatched_denied"), fmt.Sprintf(waited, "none"), chosen}},
+		"Untouched":         {reason: "We should count a claim that has its class.", request: newRequest(`{"spec":{"classRef":{"name":"mine"}}}`), want: []string{as("untouched")}},
+		"Malformed":         {reason: "We should count a claim whose selector cannot be read.", request: newRequest(`{"spec":{` + mistyped + `}}`), want: []string{as("malformed")}},
+		"Broken": {
+			reason: "We should count a claim that we cannot answer for.", newer: silver,
+			change:  func(b *Binder) { b.Decider.Broken = func(string) error { return errors.New("refused") } },
+			request: newRequest(wantsGold), want: []string{as("unavailable"), fmt.Sprintf(waited, "none"), chosen},
 		},
 		"Fault":         {reason: "We should name the kind whose registration is at fault.", kind: faulty, request: newRequest(wantsGold), want: []string{as("unavailable")}},
 		"Closed":        {reason: "We should name no kind while we know none.", change: func(b *Binder) { b.Snapshot = selector.NewInventory().Snapshot }, request: newRequest(wantsGold), want: []string{fmt.Sprintf(bare, "unavailable")}},
@@ -101,27 +95,32 @@ func TestMetricsOfClaims(t *testing.T) {
 		"NoReview":      {reason: "We should not count what no API server sends.", request: newRequest(`[]`)},
 	} {
 		inDryRunToo(t, name, tc.request, func(t *testing.T, request *admissionv1.AdmissionRequest) {
-			kind, classes := cmp.Or(tc.kind, newClaimKind()), gold
-			if tc.live != nil {
-				classes = silver
-			}
-			inv := newInventory(kind, classes)
-			binder := newBinder(t, inv)
-			binder.Metrics = NewMetrics(inv.Snapshot)
-			if tc.live != nil {
-				binder.Decider.Live = asLive(selector.NewView(kind, []*inventory.Classes{tc.live}))
-			}
-			if tc.change != nil {
-				tc.change(binder)
-			}
-			_, _ = byResource(binder)(t.Context(), request)
+			var metrics *Metrics
+			synctest.Test(t, func(t *testing.T) {
+				kind, classes := cmp.Or(tc.kind, newClaimKind()), gold
+				if tc.newer != nil {
+					classes = silver
+				}
+				inv := newInventory(kind, classes)
+				binder := newBinder(t, inv)
+				metrics = NewMetrics(inv.Snapshot)
+				binder.Metrics = metrics
+				if tc.newer != nil {
+					binder.Decider.Waits = inv.Waits
+					time.AfterFunc(time.Millisecond, func() { inv.SetClasses(tc.newer) })
+				}
+				if tc.change != nil {
+					tc.change(binder)
+				}
+				_, _ = byResource(binder)(t.Context(), request)
+			})
 			want := map[string]float64{}
 			for _, key := range tc.want {
 				if request.DryRun == nil {
 					want[key] = 1
 				}
 			}
-			assert.Equal(t, want, counted(t, binder.Metrics), tc.reason)
+			assert.Equal(t, want, counted(t, metrics), tc.reason)
 		})
 	}
 }
@@ -182,7 +181,7 @@ func TestMetricsAreThereFromTheBeginning(t *testing.T) {
 		}
 		return n
 	}
-	want := map[string]int{"decisions_total": len(outcomes) + 2, "live_reads_total": len(readOutcomes), "choosing_duration_seconds": 1, "live_read_duration_seconds": 1, "guard_decisions_total": len(guardOutcomes) + 2}
+	want := map[string]int{"decisions_total": len(outcomes) + 2, "waits_total": len(waitOutcomes), "choosing_duration_seconds": 1, "guard_decisions_total": len(guardOutcomes) + 2}
 	assert.Equal(t, want, seen(), "We should have all outcomes of all kinds before there is any claim.")
 	inv.SetClaimKind(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.Random }))
 	want["decisions_total"] += len(outcomes)

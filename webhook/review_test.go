@@ -420,9 +420,7 @@ func (s sink) Write(p []byte) (int, error) {
 }
 
 func TestAnswersFirst(t *testing.T) {
-	refused := func(context.Context, *selector.View, claim.Claim) (*selector.View, error) {
-		return nil, errors.New("refused")
-	}
+	refused := func(string) error { return errors.New("refused") }
 	for name, tc := range map[string]struct {
 		reason  string
 		class   string
@@ -444,7 +442,7 @@ func TestAnswersFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inventory := newInventory(newClaimKind(), index(sqlClasses, tc.class))
 			binder := newBinder(t, inventory)
-			binder.Decider.Live, binder.Metrics = refused, NewMetrics(inventory.Snapshot)
+			binder.Decider.Broken, binder.Metrics = refused, NewMetrics(inventory.Snapshot)
 			j := &journal{answers: answers{header: http.Header{}}, panics: tc.panics}
 			j.counted = func() map[string]float64 { return counted(t, binder.Metrics) }
 			review := wholeReview
@@ -510,9 +508,9 @@ func unanswered(ctx context.Context) error {
 // A request is answered by its deadline, whatever the answer waits for, even if the body took part of the time.
 func TestReviewsEndInTime(t *testing.T) {
 	require.Less(t, deadline, v1beta1.WebhookTimeoutSeconds*time.Second, "We should give up before the API server does.")
-	live := func(ctx context.Context, _ *selector.View, _ claim.Claim) (*selector.View, error) {
-		return nil, unanswered(ctx)
-	}
+	gates := []selector.Gate{{Admits: func(ctx context.Context, _ selector.Mode, _ *selector.View, _ claim.Claim, _ *inventory.Class) (bool, error) {
+		return false, unanswered(ctx)
+	}}}
 	claimKind := func(ctx context.Context, _ string) (*v1beta1.ClaimKind, error) { return nil, unanswered(ctx) }
 	// after says, after this time, that a claim kind is registered.
 	after := func(d time.Duration) func(context.Context, string) (*v1beta1.ClaimKind, error) {
@@ -523,7 +521,6 @@ func TestReviewsEndInTime(t *testing.T) {
 	}
 	review, class := newRequest(wantsGold), newGuardRequest(rdsClasses, "", object("gold", markedInAWS, ""))
 	binders := map[string]func(*Binder, *selector.Inventory){
-		"Live": func(b *Binder, _ *selector.Inventory) { b.Decider.Live = live },
 		"Related": func(b *Binder, i *selector.Inventory) {
 			k := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Claims.When = "namespace.metadata.labels.tenant == 'a'" })
 			i.SetRelated(inventory.NewObjects(k.RelatedKinds()[0], false, nil))
@@ -543,10 +540,7 @@ func TestReviewsEndInTime(t *testing.T) {
 		},
 		"Admits": func(b *Binder, i *selector.Inventory) {
 			i.SetClasses(index(sqlClasses, "gold tier=gold"))
-			b.Decider.Gates = []selector.Gate{{Admits: func(ctx context.Context, _ selector.Mode, _ *selector.View, _ claim.Claim, _ *inventory.Class) (bool, error) {
-				<-ctx.Done()
-				return false, ctx.Err()
-			}}}
+			b.Decider.Gates = gates
 		},
 		"ClaimKind": func(b *Binder, i *selector.Inventory) {
 			i.DeleteClaimKind(claimKindName)
@@ -556,9 +550,10 @@ func TestReviewsEndInTime(t *testing.T) {
 			i.DeleteClaimKind(claimKindName)
 			b.ClaimKind = after(time.Second)
 		},
-		"await, and then Live": func(b *Binder, i *selector.Inventory) {
+		"await, wait, and then Admits": func(b *Binder, i *selector.Inventory) {
 			i.DeleteClaimKind(claimKindName)
-			b.ClaimKind, b.Decider.Live = after(time.Second/2), live
+			b.ClaimKind, b.Decider.Waits, b.Decider.Gates = after(time.Second/2), i.Waits, gates
+			time.AfterFunc(2*time.Second+v1beta1.MaxClassWait/2, func() { i.SetClasses(index(sqlClasses, "gold tier=gold")) })
 			time.AfterFunc(2*time.Second, func() { i.SetClaimKind(newClaimKind()) })
 		},
 	}
@@ -769,7 +764,7 @@ func TestCostlyDecisions(t *testing.T) {
 		setCostly(inventory)
 		b := newBinder(t, inventory)
 		b.Metrics = NewMetrics(inventory.Snapshot)
-		b.Decider.Live, b.Decider.Costly = nil, CostlyDecisions(true)
+		b.Decider.Costly = CostlyDecisions(true)
 		request := newRequest(wantsGold)
 		done, err := b.Decider.Costly(t.Context(), request.Namespace)
 		require.NoError(t, err)
@@ -803,7 +798,7 @@ func TestCostlyDefaultKeepsNoTurn(t *testing.T) {
 		}, sqlClasses.GroupVersionKind, false, newRegistration(costly))
 		inventory := newInventory(newClaimKind(costly), index(kind, "a-class @default=true"))
 		b := newBinder(t, inventory)
-		b.Decider.Live, b.Decider.Costly = nil, CostlyDecisions(true)
+		b.Decider.Costly = CostlyDecisions(true)
 		dryRun := true
 		for i, namespace := range []string{"mallory-1", "mallory-2", "mallory-3", "mallory-4"} {
 			request := newRequest(`{}`)

@@ -35,8 +35,9 @@ const (
 	MaxErrors = 10
 
 	// MaxExpressionCost limits the cost of all expressions that are evaluated for one claim. A unit is at most 50 ns of CPU: this is 6 ms,
-	// and half as much more where classes are read live. It protects the claims of others. Beyond it, the classes that are left are not
-	// judged. A claim that could get only one of these is refused (422) if it has a long field, and gets 503 if it has none.
+	// and as much again each time that a waiting claim is decided on again. It protects the claims of others. Beyond it, the classes that
+	// are left are not judged. A claim that could get only one of these is refused (422) if it has a long field, and gets 503 if it has
+	// none.
 	MaxExpressionCost = 120_000
 	// MaxClassExpressionCost limits the same for one class, when it changes and for each claim, and for each evaluation: 1 ms of CPU. It
 	// protects the watch of the other classes, and the claims. Beyond it, the class is offered to no claim. A claim with longer fields is
@@ -147,8 +148,21 @@ const (
 	// MaxHeaderBytes limits the header of a request to the webhook server. It protects memory. Beyond it, the request is refused (431).
 	MaxHeaderBytes = 16 << 10
 
-	// MaxLiveReads limits the concurrent reads of the API server for claims that no known class matches, or that name an object which is
-	// not known. It protects the API server. Beyond it, a claim waits its turn until its deadline, and gets 503.
+	// MaxClassWait limits how long a claim waits for a newer view of the classes, when no known class is left for it. It protects the
+	// author of the claim. Beyond it, the claim is answered from what is known.
+	MaxClassWait = 250 * time.Millisecond
+	// MaxClassWaits limits the claims that wait so. It protects the connections: a connection with a waiting review is not closed for
+	// another. Beyond it, a claim is answered at once.
+	MaxClassWaits = MaxConnections / 4
+	// MaxClassWaitsOfNamespace is the same limit for the claims of one namespace. It protects the claims of other namespaces.
+	MaxClassWaitsOfNamespace = MaxClassWaits / 2
+	// MinClassWaitPause is how long a claim that was decided on again in vain does not mind newer views. The pause is MaxClassWaits times
+	// as long as that took, if that is longer: all claims that wait take one CPU at most. It protects the CPU from a storm of changes. The
+	// last view counts in any case.
+	MinClassWaitPause = 5 * time.Millisecond
+
+	// MaxLiveReads limits the concurrent reads of the API server for claims that name an object which is not known. It protects the API
+	// server. Beyond it, a claim waits its turn until its deadline, and gets 503.
 	MaxLiveReads = 8
 	// MaxLiveReadsOfNamespace limits the concurrent live reads for the claims of one namespace. It protects the claims of other namespaces.
 	// Beyond it, a claim waits as above.
@@ -156,10 +170,6 @@ const (
 	// MaxLiveReadsOfAPIGroup limits the concurrent live reads of all kinds of one API group. It protects claims that need none of the
 	// group, when its API server does not answer. Beyond it, a claim waits as above.
 	MaxLiveReadsOfAPIGroup = MaxLiveReads / 2
-	// MaxWaitingLiveReads limits the waiting live reads for the claims of one namespace. A claim needs one for each class kind that serves
-	// it, and one for each unknown object that it names. It protects memory: far fewer can finish in the time that a claim has. Beyond it,
-	// a claim gets 503 at once.
-	MaxWaitingLiveReads = 512
 	// MaxClaimsInLiveReads limits the claims whose live reads run or wait. It protects the connections: a connection with a waiting review
 	// is not closed for another. Beyond it, a claim gets 503 at once.
 	MaxClaimsInLiveReads = MaxConnections / 4
@@ -198,12 +208,9 @@ const (
 	// MaxWarningsBytes limits all warnings about a registration. It protects their ends: an API server cuts each to 256 characters if all
 	// have more than 4096. Beyond it, the last one counts those that are left out.
 	MaxWarningsBytes = 3 << 10
-	// LiveReadPage is how many classes one answer of a live read holds. It protects memory: only the classes of a page that the claim asks
-	// for are kept.
-	LiveReadPage = 500
-	// MaxPushedSelectorBytes limits a selector that the API server evaluates for a live read, as it is written in a URL, which proxies cut
-	// off at 8 KiB. Beyond it, the classes are listed without the selector and matched here.
-	MaxPushedSelectorBytes = 4 << 10
+	// ListPage is how many objects one answer to a list holds. It protects the memory of the API server. Beyond it, the next page is asked
+	// for.
+	ListPage = 500
 
 	// MaxDepth limits the nesting of objects and arrays in an API server's answer about claims and classes. Decoders refuse ten times this
 	// depth, and with it the whole list. It protects the other claims and classes of the kind. Beyond it, an object or an array is read as

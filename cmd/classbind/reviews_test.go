@@ -174,7 +174,7 @@ func newWebhooks(t *testing.T, api http.RoundTripper, log logr.Logger) *unstarte
 	require.NoError(t, err)
 	s.reviews = access.NewReviews(authorization.SubjectAccessReviews())
 	s.decider = &selector.Decider{
-		Gates: []selector.Gate{s.reviews.Gate()}, Live: s.registration.Live, Class: s.registration.NamedClass,
+		Gates: []selector.Gate{s.reviews.Gate()}, Waits: s.registration.Inventory.Waits, Class: s.registration.NamedClass,
 		Related: s.registration.RelatedObject, Deadline: webhook.WithDeadline, Fresh: rand.Uint64, Now: time.Now,
 	}
 	s.claims, err = latebinding.NewClaims(s.registration, cached, config, s.options.namespace)
@@ -291,7 +291,7 @@ var reviews = map[string][][6]string{
 }
 
 const (
-	asks         = `{"metadata": {"name": "a", "namespace": "team", "annotations": {}}, "spec": {"classSelector": {"matchLabels": {"tier": "gold"}}}}`
+	asks         = `{"metadata": {"name": "a", "namespace": "team", "annotations": {}}, "spec": {"classSelector": {"matchLabels": {"tier": "known"}}}}`
 	names        = `{"metadata": {"name": "a", "namespace": "team", "annotations": {}}, "spec": {"classRef": {"apiVersion": "example.org/v1", "kind": "Gold", "namespace": "team", "name": "unknown"}}}`
 	unmarked     = `{"metadata": {"name": "new", "namespace": "team", "uid": "u-1", "resourceVersion": "7", "annotations": {}}}`
 	marked       = `{"metadata": {"name": "new", "namespace": "team", "uid": "u-1", "resourceVersion": "7", "annotations": {"default": "true"}}}`

@@ -203,7 +203,8 @@ func (s *server) addControllers() (err error) {
 	s.reviews.Grants = s.roles.Grants
 	s.decider = &selector.Decider{
 		Gates: []selector.Gate{s.reviews.Gate()}, Grants: s.roles.Grants,
-		Live: s.registration.Live, Class: s.registration.NamedClass, Related: s.registration.RelatedObject,
+		Waits: s.registration.Inventory.Waits, Broken: s.registration.Broken,
+		Class: s.registration.NamedClass, Related: s.registration.RelatedObject,
 		Deadline: webhook.WithDeadline, Fresh: rand.Uint64, Now: time.Now, Costly: webhook.CostlyDecisions(true),
 	}
 	s.claims, err = latebinding.NewClaims(s.registration, s.mgr.GetClient(), s.cluster, s.options.namespace)

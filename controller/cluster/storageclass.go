@@ -37,7 +37,7 @@ func DefaultStorageClasses(ctx context.Context, reader client.Reader) ([]metav1.
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClassList"})
 	for {
-		if err := reader.List(ctx, list, client.Limit(v1beta1.LiveReadPage), client.Continue(list.Continue)); err != nil {
+		if err := reader.List(ctx, list, client.Limit(v1beta1.ListPage), client.Continue(list.Continue)); err != nil {
 			return nil, err
 		}
 		for i := range list.Items {

@@ -74,6 +74,16 @@ func (s *PlanServer) Refuse(code int32, reason metav1.StatusReason) {
 	s.Set(func(s *PlanServer) { s.Refusal = Failure(code, reason) })
 }
 
+// Cut all watches, and refuse new ones.
+func (s *PlanServer) Cut(code int32, reason metav1.StatusReason) {
+	s.Set(func(s *PlanServer) {
+		for _, w := range s.watches {
+			close(w)
+		}
+		s.watches, s.Refusal = nil, Failure(code, reason)
+	})
+}
+
 // RoundTrip answers a request.
 func (s *PlanServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	time.Sleep(s.Delay)
@@ -133,8 +143,11 @@ func (s *PlanServer) watch(r *http.Request, as *strings.Replacer) *http.Response
 		defer recovered.Here()
 		for {
 			select {
-			case e := <-events:
-				if _, err := as.WriteString(body, e); err != nil {
+			case e, isOpen := <-events:
+				if !isOpen {
+					_ = body.Close() // It has no error.
+				}
+				if _, err := as.WriteString(body, e); err != nil || !isOpen {
 					return
 				}
 			case <-r.Context().Done():

@@ -63,7 +63,7 @@ func (c *classClient) list(ctx context.Context, k resourceKind, namespace string
 func (c *classClient) each(
 	ctx context.Context, k resourceKind, namespace string, o metav1.ListOptions, visit func(runtime.Object) error,
 ) error {
-	for o.Limit = v1beta1.LiveReadPage; ; {
+	for o.Limit = v1beta1.ListPage; ; {
 		list, err := c.list(ctx, k, namespace, o)
 		if err != nil {
 			return err

@@ -4,23 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
-	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
-	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fair"
 	"github.com/classbind/classbind/selector/inventory"
@@ -43,89 +38,6 @@ type LiveReads struct {
 	deleted sync.Map
 }
 
-// Live returns a view of the classes that a claim asks for, read from the API server now. A kind that the API server refuses to list keeps
-// its last known classes, so that it blocks no claim. If there is no answer, Live returns an error.
-func (l *LiveReads) Live(ctx context.Context, view *selector.View, claim claim.Claim) (*selector.View, error) {
-	classes := make([]*inventory.Classes, len(view.Classes))
-	var keys []readKey
-	for i, known := range view.Classes {
-		if k, reachable := liveKey(view.Kind, known.Kind, claim); reachable {
-			keys = append(keys, k)
-		} else {
-			classes[i] = inventory.NewClasses(known.Kind, nil)
-		}
-	}
-	asked, err := l.reads.ask(claim.Namespace, view.Kind.Asks(claim), view.Known, keys...) //nolint:contextcheck // A shared read has no claim's context.
-	if err != nil {
-		return nil, err
-	}
-	defer l.reads.leave(claim.Namespace, asked...)
-	for i, known := range view.Classes {
-		if classes[i] != nil {
-			continue
-		}
-		if classes[i], err = l.reads.wait(ctx, asked[0]); l.refused(known.Kind.Name, err) {
-			classes[i], err = known, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		asked = asked[1:]
-	}
-	return view.With(classes), nil
-}
-
-// liveKey identifies the read of the classes that a claim asks for. It is false if the claim can get none of the kind.
-func liveKey(claimKind *selector.ClaimKind, classKind *inventory.ClassKind, claim claim.Claim) (readKey, bool) {
-	asked := claimKind.Asks(claim)
-	k := readKey{kind: classKind, defaults: asked == nil}
-	if asked != nil {
-		k.selector = asked.String()
-	}
-	if !classKind.Namespaced {
-		return k, true
-	}
-	names, all := claimKind.ClassNamespaces(claim.Namespace)
-	k.namespaces = strings.Join(names, ",")
-	return k, all || len(names) > 0
-}
-
-// refused reports whether an error means that the API server refuses the classes of a kind. Other faults may pass.
-func (l *LiveReads) refused(classKind string, err error) bool {
-	answered := apierrors.APIStatus(nil)
-	return apierrors.IsForbidden(err) || errors.As(err, &answered) && l.classKinds.State(classKind).Reason != v1beta1.ReasonServed
-}
-
-// read returns the classes that a shared read asks for, or sets its object.
-func (l *LiveReads) read(ctx context.Context, s *sharedRead) (_ *inventory.Classes, err error) {
-	if s.key.name != "" {
-		s.object, err = l.readRelated(ctx, s.key)
-		return nil, err
-	}
-	o := metav1.ListOptions{}
-	if len(url.QueryEscape(s.key.selector)) <= v1beta1.MaxPushedSelectorBytes {
-		o.LabelSelector = s.key.selector
-	}
-	var found []*inventory.Class
-	for namespace := range strings.SplitSeq(s.key.namespaces, ",") {
-		err := l.client.each(ctx, s.key.kind, namespace, o, func(object runtime.Object) error {
-			c, err := class(s.known, s.key.kind, object)
-			if err == nil && (s.selector == nil && c.Default || s.selector != nil && s.selector.Matches(&c.Labels)) {
-				found = append(found, c)
-			}
-			return err
-		})
-		switch {
-		case apierrors.IsNotFound(err): // Its CRD was just deleted.
-		case err != nil && namespace != "":
-			return nil, fmt.Errorf("cannot %v in namespace %q: %w", s.key, namespace, err)
-		case err != nil:
-			return nil, fmt.Errorf("cannot %v: %w", s.key, err)
-		}
-	}
-	return inventory.NewClasses(s.key.kind, found), nil
-}
-
 // RelatedObject asks the API server for an object that a claim of a namespace names, nil if there is none. Its own namespace may be empty.
 func (l *LiveReads) RelatedObject(
 	ctx context.Context, claimNamespace string, kind *rules.Kind, namespace, name string,
@@ -134,14 +46,14 @@ func (l *LiveReads) RelatedObject(
 	if watch == nil || !validName(name) || served.Namespaced != validName(namespace) {
 		return nil, nil
 	}
-	key := readKey{related: keptObjects{kind, served}, namespaces: namespace, name: name}
-	asked, err := l.reads.ask(claimNamespace, nil, nil, key) //nolint:contextcheck // A shared read has no claim's context.
+	read, err := l.reads.ask(claimNamespace, readKey{keptObjects{kind, served}, namespace, name}) //nolint:contextcheck // A shared read has none.
 	if err != nil {
 		return nil, err
 	}
-	defer l.reads.leave(claimNamespace, asked...)
-	if _, err = l.reads.wait(ctx, asked[0]); err == nil {
-		return asked[0].object, nil
+	defer l.reads.leave(claimNamespace, read)
+	o, err := l.reads.wait(ctx, read)
+	if err == nil {
+		return o, nil
 	}
 	if _, watchErr := watch.LastError(); apierrors.IsForbidden(err) && apierrors.IsForbidden(watchErr) {
 		return nil, nil // The last known objects are all that there is.
@@ -156,14 +68,14 @@ func validName(name string) bool {
 
 // readRelated reads the object of a shared read, nil if there is none.
 func (l *LiveReads) readRelated(ctx context.Context, key readKey) (*expression.Object, error) {
-	object, err := l.client.get(ctx, key.related, key.namespaces, key.name)
+	object, err := l.client.get(ctx, key.keptObjects, key.namespace, key.name)
 	if absent(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot %v: %w", key, err)
 	}
-	return project(key.related.kind, object)
+	return project(key.kind, object)
 }
 
 // absent reports whether the API server serves the resource, and has no object of the name.

@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,199 +18,15 @@ import (
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
-	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 )
-
-// classesOf a view, each KIND/NAME.
-func classesOf(view *selector.View) (names []string) {
-	for _, x := range view.Classes {
-		for _, c := range x.All() {
-			names = append(names, c.String())
-		}
-	}
-	return names
-}
-
-// TestLive reads a healthy kind, and beside it one that is not.
-func TestLive(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "silvers"}, "", errors.New("no rule"))
-	unavailable := apierrors.NewServiceUnavailable("no endpoints")
-	golds, silvers := controllertest.NewClassKind("golds.example.org", "Gold"), controllertest.NewClassKind("silvers.example.org", "Silver")
-	known := controllertest.NewClasses(silvers, map[string][]string{"known": nil})
-
-	type want struct {
-		classes []string
-		err     string
-	}
-	stale := want{classes: []string{"Gold/new", "Silver/known"}}
-	const denied, down = http.StatusForbidden, http.StatusServiceUnavailable
-	for name, tc := range map[string]struct {
-		reason   string
-		code     int
-		answered error // of the watch
-		want     want
-	}{
-		"Answered":         {"We should take what the API server has now.", http.StatusOK, nil, want{classes: []string{"Gold/new", "Silver/new"}}},
-		"Uninstalled":      {"We should take a kind whose CRD went a moment ago for one without classes.", http.StatusNotFound, nil, want{classes: []string{"Gold/new"}}},
-		"JustRefused":      {"We should not say that there is no class when the API server would not tell.", down, nil, want{err: `cannot list the classes of "silvers.example.org": `}},
-		"StaleUnavailable": {"We should keep the last known classes of a kind that is out of service, and block no claim.", down, unavailable, stale},
-		"StaleForbidden":   {"We should keep the last known classes of a kind that we may not list any more, and block no claim.", denied, forbidden, stale},
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				assert.Equal(t, "tier in (gold,silver)", r.URL.Query().Get("labelSelector"), "We should have the API server select.")
-				w.Header().Set("Content-Type", "application/json")
-				if r.URL.Path == "/apis/example.org/v1/silvers" && tc.code != http.StatusOK {
-					w.WriteHeader(tc.code)
-					return
-				}
-				_, err := io.WriteString(w, `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadataList","items":[{"metadata":{"name":"new","labels":{"tier":"gold"}}}]}`)
-				assert.NoError(t, err)
-			}))
-			defer server.Close()
-			client, err := newClassClient(&rest.Config{Host: server.URL, QPS: -1})
-			require.NoError(t, err)
-			r := newRegistration(nil, nil, cluster.Resolver{}, client)
-			r.kinds[golds.Name] = watchedKind(golds, watching(nil), controllertest.NewClasses(golds, nil), true)
-			r.kinds[silvers.Name] = watchedKind(silvers, watching(tc.answered), known, true)
-			claimKind := selector.NewClaimKind(&v1beta1.ClaimKind{Spec: v1beta1.ClaimKindSpec{Reference: v1beta1.Reference{Form: v1beta1.ObjectReference}}})
-			asked, err := labels.Parse("tier in (gold,silver)")
-			require.NoError(t, err)
-
-			snapshot := selector.NewView(claimKind, []*inventory.Classes{controllertest.NewClasses(golds, nil), known})
-			view, err := r.Live(t.Context(), snapshot, claim.Claim{Selector: asked})
-			if tc.want.err != "" {
-				require.ErrorContains(t, err, tc.want.err, tc.reason)
-				return
-			}
-			require.NoError(t, err, tc.reason)
-			assert.Equal(t, tc.want.classes, classesOf(view), tc.reason)
-			assert.Same(t, claimKind, view.Kind, "We should decide by the claim kind with which we began.")
-		})
-	}
-}
-
-func TestLiveAsks(t *testing.T) {
-	long := make([]string, 20_000)
-	for i := range long {
-		long[i] = fmt.Sprintf("v%07d", i)
-	}
-	requirement, err := labels.NewRequirement("tier", selection.In, append(long, "gold"))
-	require.NoError(t, err)
-	tooLong := labels.NewSelector().Add(*requirement)
-	requirement, err = labels.NewRequirement("tier", selection.In, append(long[:400:400], "gold"))
-	require.NoError(t, err)
-	escaped := labels.NewSelector().Add(*requirement)
-	require.Less(t, len(escaped.String()), v1beta1.MaxPushedSelectorBytes)
-
-	const gold, silver, marked = `"labels":{"tier":"gold"}`, `"labels":{"tier":"silver"}`, `"annotations":{"default":"true"}`
-	for name, tc := range map[string]struct {
-		reason     string
-		namespaced bool
-		from       v1beta1.ClassNamespacesFrom
-		local      bool // is the reference to a class in the claim's namespace
-		namespace  string
-		selector   labels.Selector // nil asks for the default class
-		pages      []string        // the labels and annotations of the class on each
-		path       string          // of each page, that of golds unless set
-		query      string          // the labelSelector of each
-		want       []string
-	}{
-		"Pages": {
-			reason: "We should read page by page.", selector: labels.SelectorFromSet(labels.Set{"tier": "gold"}),
-			pages: []string{gold, gold, gold}, query: "tier=gold", want: []string{"Gold/0", "Gold/1", "Gold/2"},
-		},
-		"Defaults":            {reason: "We should keep the default classes alone for a claim without a selector.", pages: []string{gold, marked}, want: []string{"Gold/1"}},
-		"Everything":          {reason: "We should keep every class for a claim that takes any.", selector: labels.Everything(), pages: []string{gold, marked}, want: []string{"Gold/0", "Gold/1"}},
-		"LongSelector":        {reason: "We should match here what is too long for a URL.", selector: tooLong, pages: []string{gold, silver}, want: []string{"Gold/0"}},
-		"LongOnceItIsEscaped": {reason: "We should go by the length of what is written in a URL.", selector: escaped, pages: []string{gold}, want: []string{"Gold/0"}},
-		"AllNamespaces": {
-			reason: "We should read of all namespaces where the claim is offered the classes of each.", selector: labels.Everything(),
-			from: v1beta1.FromAll, namespaced: true, namespace: "team", pages: []string{`"namespace":"other"`}, want: []string{"Gold/other/0"},
-		},
-		"OwnNamespace": {
-			reason: "We should read of no namespace whose classes the claim cannot get.", local: true, namespaced: true, namespace: "team", selector: labels.Everything(),
-			pages: []string{`"namespace":"team"`}, path: "/apis/example.org/v1/namespaces/team/golds", want: []string{"Gold/team/0"},
-		},
-		"NoNamespace": {reason: "We should read nothing for a claim that is in no namespace, and can get a class of its own alone.", local: true, namespaced: true, selector: labels.Everything()},
-		"ClusterScoped": {
-			reason: "We should read of the cluster where classes are in no namespace.", local: true, namespace: "team", selector: labels.Everything(),
-			pages: []string{`"labels":{}`}, want: []string{"Gold/0"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			pages := 0
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				page, q := pages, r.URL.Query()
-				pages++
-				assert.Equal(t, cmp.Or(tc.path, "/apis/example.org/v1/golds"), r.URL.Path, tc.reason)
-				assert.Equal(t, "500", q.Get("limit"), "We should ask for a page at a time.")
-				assert.Equal(t, tc.query, q.Get("labelSelector"), tc.reason)
-				if page > 0 {
-					assert.Equal(t, fmt.Sprint("page-", page), q.Get("continue"), "We should ask for the next page.")
-				}
-				next := ""
-				if page+1 < len(tc.pages) {
-					next = fmt.Sprintf(`"continue":"page-%d"`, page+1)
-				}
-				w.Header().Set("Content-Type", "application/json")
-				_, err := fmt.Fprintf(w, `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadataList","metadata":{%s},"items":[{"metadata":{"name":"%d",%s}}]}`, next, page, tc.pages[page])
-				assert.NoError(t, err)
-			}))
-			defer server.Close()
-			client, err := newClassClient(&rest.Config{Host: server.URL, QPS: -1})
-			require.NoError(t, err)
-			golds := controllertest.NewClassKind("golds.example.org", "Gold")
-			golds.Namespaced = tc.namespaced
-			form := v1beta1.ObjectReference
-			if tc.local {
-				form = v1beta1.LocalObjectReference
-			}
-			r := newRegistration(nil, nil, cluster.Resolver{}, client)
-			claimKind := selector.NewClaimKind(&v1beta1.ClaimKind{Spec: v1beta1.ClaimKindSpec{
-				Reference: v1beta1.Reference{Form: form},
-				Classes:   v1beta1.Classes{Namespaces: v1beta1.ClassNamespaces{From: tc.from}},
-				Choice:    v1beta1.Choice{Strategy: v1beta1.Random},
-			}})
-			asking := claim.Claim{Namespace: tc.namespace, Selector: tc.selector}
-
-			view, err := r.Live(t.Context(), selector.NewView(claimKind, []*inventory.Classes{controllertest.NewClasses(golds, nil)}), asking)
-			require.NoError(t, err, tc.reason)
-			assert.Equal(t, len(tc.pages), pages, tc.reason)
-			assert.Equal(t, tc.want, classesOf(view), tc.reason)
-			decision, err := new(selector.Decider).Decide(t.Context(), view, claim.Intake{Claim: asking}, selector.Explain)
-			require.NoError(t, err)
-			assert.Equal(t, len(tc.want) > 0, decision.Class != nil, "We should be able to choose among what was read.")
-		})
-	}
-}
-
-func TestLiveSaysNoURL(t *testing.T) {
-	refused := errors.New("connection refused")
-	client, err := newClassClient(&rest.Config{Host: "http://nowhere", QPS: -1, Transport: answers(func(*http.Request) (*http.Response, error) { return nil, refused })})
-	require.NoError(t, err)
-	golds := controllertest.NewClassKind("golds.example.org", "Gold")
-	golds.Namespaced = true
-	r := newRegistration(nil, nil, cluster.Resolver{}, client)
-	claimKind := selector.NewClaimKind(&v1beta1.ClaimKind{Spec: v1beta1.ClaimKindSpec{Reference: v1beta1.Reference{Form: v1beta1.LocalObjectReference}}})
-	asked, err := labels.Parse("tier in (" + strings.Repeat("x", 63) + ")")
-	require.NoError(t, err)
-	_, err = r.Live(t.Context(), selector.NewView(claimKind, []*inventory.Classes{controllertest.NewClasses(golds, nil)}), claim.Claim{Namespace: "team", Selector: asked})
-	require.ErrorIs(t, err, refused)
-	require.EqualError(t, err, `cannot list the classes of "golds.example.org" in namespace "team": connection refused`, "We should say what was asked, and the cause.")
-}
 
 // hanging is an API server that does not answer.
 type hanging struct {

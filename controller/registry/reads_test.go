@@ -12,16 +12,16 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/controller/controllertest"
-	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/rules"
 )
 
-// fakeReads take 100 ms each, as a consistent LIST may, and hang for some kinds. Held reads end when the test says so.
+// fakeReads take 100 ms each, and hang for some resources. Held reads end when the test says so.
 type fakeReads struct {
 	hang    map[string]bool
 	results chan error // of held reads
@@ -31,16 +31,13 @@ type fakeReads struct {
 	began     []readKey
 }
 
-// read returns as many classes as held reads had begun.
-func (f *fakeReads) read(ctx context.Context, r *sharedRead) (_ *inventory.Classes, err error) {
-	classes := map[string][]string{}
+// read returns an object with the number of held reads that have begun.
+func (f *fakeReads) read(ctx context.Context, k readKey) (_ *expression.Object, err error) {
 	f.mu.Lock()
 	f.now++
 	f.most = max(f.most, f.now)
-	f.began = append(f.began, r.key)
-	for i := 0; f.results != nil && i < len(f.began); i++ {
-		classes[fmt.Sprint(i)] = nil
-	}
+	f.began = append(f.began, k)
+	object := expression.NewFields(fields.Path{"read"}).Project(map[string]any{"read": int64(len(f.began))})
 	f.mu.Unlock()
 	defer func() {
 		f.mu.Lock()
@@ -48,7 +45,7 @@ func (f *fakeReads) read(ctx context.Context, r *sharedRead) (_ *inventory.Class
 		f.now--
 	}()
 	var timer <-chan time.Time
-	if f.results == nil && !f.hang[r.key.kind.Name] {
+	if f.results == nil && !f.hang[k.served.Group] {
 		timer = time.After(100 * time.Millisecond)
 	}
 	select {
@@ -57,7 +54,7 @@ func (f *fakeReads) read(ctx context.Context, r *sharedRead) (_ *inventory.Class
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	return controllertest.NewClasses(r.key.kind, classes), err
+	return object, err
 }
 
 // seen returns how many are under way, how many were at most, and which began.
@@ -85,27 +82,25 @@ func newHeldReads() (*fakeReads, *reads) {
 	return f, newReads(f.read)
 }
 
-// answer is what a claim got: the number of the last read that it shared.
+// answer is what a claim got: the number of the read that it shared.
 type answer struct {
 	read int
 	err  error
 }
 
-// claimOne creates a claim that needs all these reads, and waits no longer than the context.
-func claimOne(ctx context.Context, r *reads, namespace string, keys ...readKey) (a answer) {
-	asked, err := r.ask(namespace, labels.Everything(), nil, keys...) //nolint:contextcheck // A shared read has no claim's context.
+// claimOne creates a claim that names an object, and waits no longer than the context.
+func claimOne(ctx context.Context, r *reads, namespace string, k readKey) answer {
+	asked, err := r.ask(namespace, k) //nolint:contextcheck // A shared read has no claim's context.
 	if err != nil {
 		return answer{err: err}
 	}
-	defer r.leave(namespace, asked...)
-	for _, s := range asked {
-		classes, err := r.wait(ctx, s)
-		if err != nil {
-			return answer{err: err}
-		}
-		a.read = classes.Len()
+	defer r.leave(namespace, asked)
+	object, err := r.wait(ctx, asked)
+	if err != nil {
+		return answer{err: err}
 	}
-	return a
+	read, _ := object.Lookup(fields.Path{"read"})
+	return answer{read: int(read.(int64))}
 }
 
 // ask for one read.
@@ -116,12 +111,12 @@ func ask(ctx context.Context, r *reads, k readKey) <-chan answer {
 }
 
 // claimant creates one claim that has the time of a review.
-func claimant(r *reads, namespace string, keys ...readKey) <-chan error {
+func claimant(r *reads, namespace string, k readKey) <-chan error {
 	c := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2500*time.Millisecond)
 		defer cancel()
-		c <- claimOne(ctx, r, namespace, keys...).err
+		c <- claimOne(ctx, r, namespace, k).err
 	}()
 	return c
 }
@@ -140,56 +135,42 @@ func assertNothingLeft(t *testing.T, r *reads) {
 // In a bubble of synctest, a goroutine that is left over fails the test, and Wait returns when all goroutines wait for each other: no test
 // here depends on time.
 
-// kindsOf returns kinds of n API groups.
-func kindsOf(n int) (all []*inventory.ClassKind) {
-	for i := range n {
-		all = append(all, kindOf(fmt.Sprintf("group-%d.example.org", i), "classes"))
-	}
-	return all
+var planKind = &rules.Kind{Resource: plans}
+
+// keyOf the object of this name, of a resource of this API group.
+func keyOf(group, name string) readKey {
+	served := cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Plan"}}
+	return readKey{keptObjects{planKind, served}, "team", name}
 }
 
-func kindOf(group, plural string) *inventory.ClassKind {
-	return inventory.NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group}}, schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Class"}, false)
-}
-
-func keysOf(kinds []*inventory.ClassKind, text string) (keys []readKey) {
-	for _, k := range kinds {
-		keys = append(keys, readKey{kind: k, selector: text})
-	}
-	return keys
-}
-
-// TestReadsOfManyClaims has one namespace ask for 400 reads at once: 40 distinct selectors of 10 class kinds.
+// TestReadsOfManyClaims has one namespace ask for 100 objects at once.
 func TestReadsOfManyClaims(t *testing.T) {
-	var ofOneGroup []*inventory.ClassKind
-	for i := range 10 {
-		ofOneGroup = append(ofOneGroup, kindOf("example.org", fmt.Sprint("classes", i)))
-	}
 	for name, tc := range map[string]struct {
 		reason string
-		kinds  []*inventory.ClassKind
+		groups int
 		most   time.Duration
 	}{
-		"ManyGroups": {"We should read for another claim as fast as if it were alone.", kindsOf(10), 400 * time.Millisecond},
-		"OneGroup":   {"We should have another claim take turns with the others.", ofOneGroup, time.Second},
+		"ManyGroups": {"We should read for another claim as fast as if it were alone.", 10, 100 * time.Millisecond},
+		"OneGroup":   {"We should have another claim take turns with the others.", 1, 200 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, r := newSlowReads()
+				key := func(i int, name string) readKey { return keyOf(fmt.Sprintf("group-%d.example.org", i%tc.groups), name) }
 				var hostile []<-chan error
-				for i := range 40 {
-					hostile = append(hostile, claimant(r, "hostile", keysOf(tc.kinds, fmt.Sprint("a=", i))...))
+				for i := range v1beta1.MaxClaimsInLiveReadsOfNamespace {
+					hostile = append(hostile, claimant(r, "hostile", key(i, fmt.Sprint(i))))
 				}
 				synctest.Wait()
 				now, _, _ := s.seen()
 				assert.Equal(t, v1beta1.MaxLiveReadsOfNamespace, now, "We should read no more for one namespace, though nobody else asks.")
 
 				start := time.Now()
-				require.NoError(t, <-claimant(r, "honest", keysOf(tc.kinds, "tier=gold")...), "We should read for another namespace's claim in time.")
+				require.NoError(t, <-claimant(r, "honest", key(0, "gold")), "We should read for another namespace's claim in time.")
 				assert.LessOrEqual(t, time.Since(start), tc.most, tc.reason)
 
 				start = time.Now()
-				require.NoError(t, <-claimant(r, "other", keysOf(tc.kinds, "a=39")...), "We should not have those wait for another's turn who ask for the same.")
+				require.NoError(t, <-claimant(r, "other", key(99, "99")), "We should not have those wait for another's turn who ask for the same.")
 				assert.LessOrEqual(t, time.Since(start), tc.most, tc.reason)
 
 				failed := 0
@@ -211,82 +192,24 @@ func TestReadsOfManyClaims(t *testing.T) {
 	}
 }
 
-func TestReadsTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, r := newSlowReads()
-		kinds := kindsOf(10)
-		var all []<-chan error
-		for i := range 3 {
-			all = append(all, claimant(r, fmt.Sprint("namespace-", i), keysOf(kinds, fmt.Sprint("a=", i))...))
-			synctest.Wait()
-		}
-		for _, c := range all {
-			require.NoError(t, <-c)
-		}
-		_, most, began := s.seen()
-		of := map[string][]string{}
-		for _, k := range began {
-			of[k.selector] = append(of[k.selector], k.kind.Name)
-		}
-		assert.Len(t, of, 3)
-		for _, names := range of {
-			for i, k := range kinds { // Reads that begin together are noted in any order.
-				assert.InDelta(t, i, slices.Index(names, k.Name), v1beta1.MaxLiveReadsOfNamespace-1, "We should begin the reads of one namespace in their order: %v", names)
-			}
-		}
-		assert.LessOrEqual(t, most, v1beta1.MaxLiveReads)
-		last := map[string]int{}
-		for i, k := range began {
-			last[k.selector] = i
-		}
-		assert.GreaterOrEqual(t, min(last["a=0"], last["a=1"], last["a=2"]), 18, "We should let them take turns, so that all end together: %v", began)
-		assertNothingLeft(t, r)
-	})
-}
-
-// TestReadsOfAGroupThatHangs has two namespaces ask for classes of two kinds whose API server never answers.
+// TestReadsOfAGroupThatHangs has two namespaces ask for objects of an API group whose API server never answers.
 func TestReadsOfAGroupThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kinds := kindsOf(10)
-		bad := []*inventory.ClassKind{kindOf("bad.example.org", "golds"), kindOf("bad.example.org", "silvers")}
-		s, r := newSlowReads(bad[0].Name, bad[1].Name)
+		const bad = "bad.example.org"
+		s, r := newSlowReads(bad)
 		var stuck []<-chan error
 		for i := range 100 {
-			stuck = append(stuck, claimant(r, fmt.Sprint("namespace-", i%2), keysOf(bad, fmt.Sprint("a=", i))...))
+			stuck = append(stuck, claimant(r, fmt.Sprint("namespace-", i%2), keyOf(bad, fmt.Sprint(i))))
 			synctest.Wait() // Otherwise the first ones may all be of one namespace, and take its share.
 		}
 		now, _, _ := s.seen()
 		assert.Equal(t, v1beta1.MaxLiveReadsOfAPIGroup, now, "We should not have one API group take every place.")
 		start := time.Now()
-		require.NoError(t, <-claimant(r, "honest", keysOf(kinds, "tier=gold")...))
-		assert.LessOrEqual(t, time.Since(start), 400*time.Millisecond, "We should read of the other class kinds meanwhile.")
-		require.NoError(t, <-claimant(r, "namespace-0", keysOf(kinds, "tier=silver")...), "We should read of other class kinds for those, too, who wait for the ones that hang.")
+		require.NoError(t, <-claimant(r, "honest", keyOf("good.example.org", "gold")))
+		assert.LessOrEqual(t, time.Since(start), 400*time.Millisecond, "We should read of the other groups meanwhile.")
+		require.NoError(t, <-claimant(r, "namespace-0", keyOf("good.example.org", "silver")), "We should read of other groups for those, too, who wait for the one that hangs.")
 		for _, c := range stuck {
 			require.ErrorIs(t, <-c, context.DeadlineExceeded)
-		}
-		assertNothingLeft(t, r)
-	})
-}
-
-func TestReadsThatWaitAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, r := newSlowReads()
-		kinds := kindsOf(8)
-		var all []<-chan error
-		for i := range v1beta1.MaxWaitingLiveReads/len(kinds) + 1 {
-			all = append(all, claimant(r, "hostile", keysOf(kinds, fmt.Sprint("a=", i))...))
-			synctest.Wait()
-		}
-		assert.Empty(t, all[len(all)-1], "We should have them wait up to the bound.")
-		require.ErrorIs(t, <-claimant(r, "hostile", keysOf(kinds, "one=more")...), errTooManyReads, "We should say so at once beyond it.")
-		same := claimant(r, "hostile", keysOf(kinds, "a=1")...)
-		synctest.Wait()
-		assert.Empty(t, same, "We should have those wait who ask for nothing more.")
-		require.NoError(t, <-claimant(r, "honest", keysOf(kinds, "a=b")...), "We should read for others.")
-		for _, c := range append(all, same) {
-			if err := <-c; err != nil { // Some have been in time.
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-			}
 		}
 		assertNothingLeft(t, r)
 	})
@@ -295,12 +218,12 @@ func TestReadsThatWaitAreBounded(t *testing.T) {
 // TestClaimsThatWaitAreBounded checks that waiting claims leave room on their connections for others, even if the claims share a read.
 func TestClaimsThatWaitAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kinds := kindsOf(1)
-		_, r := newSlowReads(kinds[0].Name)
+		_, r := newSlowReads("bad.example.org")
+		k := keyOf("bad.example.org", "a")
 		var all []<-chan error
 		ask := func(namespace string, n int) (refused []error) {
 			for range n {
-				c := claimant(r, namespace, keysOf(kinds, "a=b")...)
+				c := claimant(r, namespace, k)
 				synctest.Wait()
 				if len(c) > 0 {
 					refused = append(refused, <-c)
@@ -323,12 +246,12 @@ func TestClaimsThatWaitAreBounded(t *testing.T) {
 
 func TestReadsRecover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newReads(func(context.Context, *sharedRead) (*inventory.Classes, error) {
+		r := newReads(func(context.Context, readKey) (*expression.Object, error) {
 			var none *reads
 			none.next = nil
 			return nil, errors.New("not reached")
 		})
-		err := <-claimant(r, "a", keysOf(kindsOf(1), "a=b")...)
+		err := <-claimant(r, "a", keyOf("example.org", "a"))
 		require.ErrorContains(t, err, `panic: runtime error: invalid memory address`, "We should take a panic for an error.")
 		assertNothingLeft(t, r)
 	})
@@ -337,7 +260,7 @@ func TestReadsRecover(t *testing.T) {
 func TestReadsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, r := newHeldReads()
-		k := readKey{kind: controllertest.NewClassKind("golds.example.org", "Gold"), selector: "tier=gold"}
+		k := keyOf("example.org", "a")
 
 		first := ask(t.Context(), r, k)
 		synctest.Wait()
@@ -384,9 +307,11 @@ func TestReadsAreShared(t *testing.T) {
 func TestReadsOfOthersAreNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, r := newHeldReads()
-		golds, silvers := controllertest.NewClassKind("golds.example.org", "Gold"), controllertest.NewClassKind("silvers.example.org", "Silver")
+		first := keyOf("example.org", "a")
+		ofNamespace, ofName := first, first
+		ofNamespace.namespace, ofName.name = "other", "b"
 		var all []<-chan answer
-		for _, k := range []readKey{{kind: golds, selector: "tier=gold"}, {kind: golds}, {kind: golds, defaults: true}, {kind: silvers, selector: "tier=gold"}} {
+		for _, k := range []readKey{first, ofNamespace, ofName, keyOf("example.com", "a")} {
 			all = append(all, ask(t.Context(), r, k))
 		}
 		synctest.Wait()
@@ -404,7 +329,7 @@ func TestReadsOfOthersAreNotShared(t *testing.T) {
 func TestReadsEndWithTheirLastReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, r := newHeldReads()
-		k := readKey{kind: controllertest.NewClassKind("golds.example.org", "Gold")}
+		k := keyOf("example.org", "a")
 		hasty := func() (<-chan answer, context.CancelCauseFunc) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			return ask(ctx, r, k), cancel
@@ -422,13 +347,13 @@ func TestReadsEndWithTheirLastReader(t *testing.T) {
 		cancelSecond(gone)
 		a := <-second
 		require.ErrorIs(t, a.err, gone, "We should not keep those waiting who cannot wait any longer.")
-		require.ErrorContains(t, a.err, `cannot list the classes of "golds.example.org": other reads of the API server come first: `, "We should say what they waited for.")
+		require.ErrorContains(t, a.err, `cannot get an object of "plans.example.org": other reads of the API server come first: `, "We should say what they waited for.")
 		require.Equal(t, 1, h.count(), "We should not begin what was left before it began.")
 
 		cancelFirst(gone)
 		a = <-first
 		require.ErrorIs(t, a.err, gone, "We should not keep those waiting who cannot wait any longer.")
-		require.EqualError(t, a.err, `cannot list the classes of "golds.example.org": the API server hung up`, "We should say what they waited for.")
+		require.EqualError(t, a.err, `cannot get an object of "plans.example.org": the API server hung up`, "We should say what they waited for.")
 		synctest.Wait()
 		require.Equal(t, 2, h.count(), "We should end a read that nobody waits for, and begin the next.")
 
@@ -445,7 +370,7 @@ func TestReadsHaveADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, r := newHeldReads()
 		start := time.Now()
-		a := <-ask(t.Context(), r, readKey{kind: controllertest.NewClassKind("golds.example.org", "Gold")})
+		a := <-ask(t.Context(), r, keyOf("example.org", "a"))
 		require.ErrorIs(t, a.err, context.DeadlineExceeded, "We should give up on an API server that does not answer.")
 		assert.Equal(t, v1beta1.WebhookTimeoutSeconds*time.Second, time.Since(start), "We should not read for longer than any claim waits.")
 		assertNothingLeft(t, r)

@@ -104,16 +104,21 @@ func (c *ClassKinds) follow(ctx context.Context, kind *inventory.ClassKind) bool
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old.stop()
-	entry := &registered{kind: kind, offered: old.offered}
+	log, entry := logf.FromContext(ctx), &registered{kind: kind, offered: old.offered}
 	entry.objects = old.objects
 	c.kinds[kind.Name] = entry
 	entry.watch = &classWatch{
 		name: kind.Name, kept: keptClasses{kind, c.client.stored}, objects: inventory.NewClasses(kind, nil),
-		publish: func(classes *inventory.Classes, changed *seen[*inventory.Class]) { c.publish(entry, classes, changed) },
+		publish: func(classes *inventory.Classes, changed *seen[*inventory.Class]) {
+			c.publish(entry, classes, changed)
+			if log := log.V(1); changed != nil && log.Enabled() {
+				log.Info("A class changed", "classKind", kind.Name, "namespace", changed.Namespace, "name", changed.Name)
+			}
+		},
 	}
 	c.setUnread(kind.Name, kind.ClaimKinds, entry)
 	entry.watch.start(ctx, c.client, func(err error) { c.answered(entry, err) })
-	logf.FromContext(ctx).Info("Watching the classes of a kind",
+	log.Info("Watching the classes of a kind",
 		"classKind", kind.Name, "version", kind.GroupVersionKind.Version, "metadataOnly", kind.MetadataOnly())
 	return true
 }
@@ -251,6 +256,17 @@ func (c *ClassKinds) Watched(classKind string) *inventory.ClassKind {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.get(classKind).kind
+}
+
+// Broken is why there may be newer classes of a kind that are not known, nil if there are none: its last list or watch failed, and none has
+// succeeded since.
+func (c *ClassKinds) Broken(classKind string) (err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w := c.get(classKind).watch; w != nil {
+		_, err = w.LastError()
+	}
+	return err
 }
 
 // Permit is what lets classbind read the classes of a kind.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
@@ -277,6 +279,61 @@ func TestFollow(t *testing.T) {
 
 		r.drop(plans)
 		assert.Empty(t, offered(), "We should offer no class of a kind that is not registered any more.")
+	})
+}
+
+// TestWait has claims that no known class matches while the API server answers the watch, and while it does not.
+func TestWait(t *testing.T) {
+	forBubble(t)
+	synctest.Test(t, func(t *testing.T) {
+		server := &controllertest.PlanServer{}
+		client, err := newClassClient(&rest.Config{Host: "http://in.a.bubble", QPS: -1, Transport: server})
+		require.NoError(t, err)
+		r := newRegistration(nil, nil, cluster.Resolver{}, client)
+		r.Inventory.SetClaimKind(selector.NewClaimKind(controllertest.NewClaimKind(claims)))
+		r.Inventory.Open()
+		kind := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: plans}, Spec: v1beta1.ClassKindSpec{ClaimKinds: controllertest.Links(claims)}}
+		server.Serve()
+		require.True(t, r.follow(t.Context(), inventory.NewClassKind(kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Plan"}, true)))
+		defer r.drop(plans)
+		synctest.Wait()
+		server.Requests()
+		d := &selector.Decider{Waits: r.Inventory.Waits, Broken: r.Broken}
+		decide := func(namespace string, asks labels.Selector) (selector.Decision, time.Duration, error) {
+			began := time.Now()
+			got, err := d.Decide(t.Context(), r.Inventory.Snapshot()[claims], claim.Intake{Claim: claim.Claim{Namespace: namespace, Name: "a", Selector: asks}}, selector.Admit)
+			return got, time.Since(began), err
+		}
+		nothing := labels.SelectorFromSet(labels.Set{"tier": "nowhere"})
+
+		for i := range 1000 {
+			go func() {
+				got, _, err := decide(fmt.Sprint("team-", i%3), nothing)
+				assert.NoError(t, err)
+				assert.Equal(t, selector.WaitNone, got.Waited)
+			}()
+			time.Sleep(time.Millisecond + time.Microsecond)
+		}
+		time.Sleep(time.Second)
+		assert.Empty(t, server.Requests(), "We should ask the API server nothing for claims that nothing matches.")
+
+		time.AfterFunc(100*time.Millisecond, func() { server.Event("ADDED", "new", "gold") })
+		got, took, err := decide("team", labels.Everything())
+		require.NoError(t, err)
+		require.NotNil(t, got.Class, "We should bind a claim to the class that its watch shows meanwhile.")
+		assert.Equal(t, 100*time.Millisecond, took)
+
+		server.Cut(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+		time.Sleep(time.Second)
+		_, _, err = decide("team", nothing)
+		require.ErrorContains(t, err, `the API server no longer reports the classes of "plans.example.org": `, "We should not say that there is none.")
+		got, _, err = decide("team", labels.Everything())
+		assert.True(t, err == nil && got.Class != nil, "We should bind the others to what was last known.")
+		server.Serve("new")
+		time.Sleep(10 * time.Second)
+		_, took, err = decide("team", nothing)
+		require.NoError(t, err, "We should answer once the API server does.")
+		assert.Equal(t, v1beta1.MaxClassWait, took)
 	})
 }
 

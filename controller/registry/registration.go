@@ -1,5 +1,5 @@
 // Package registry knows the registered kinds and their classes, on every replica. It fills the inventory from which claims are bound, says
-// what keeps a class kind from being offered, and reads classes and registrations live where that is not enough.
+// what keeps a class kind from being offered, and reads single objects live where that is not enough.
 package registry
 
 import (
@@ -66,7 +66,7 @@ func newRegistration(cache, live client.Reader, resolver cluster.Resolver, class
 		api: live, resources: resources, classKinds: known, related: related, client: classes,
 		readLimiter: newReadLimiter(1), namedLimiter: newReadLimiter(4),
 	}
-	reads.reads = newReads(reads.read)
+	reads.reads = newReads(reads.readRelated)
 	return &Registration{
 		Inventory: i, Resources: resources, ClassKinds: known, RelatedKinds: related, Tallies: &Tallies{inventory: i},
 		Opening:   &Opening{inventory: i, classKinds: known, related: related, resources: resources, opened: make(chan struct{})},

@@ -41,7 +41,7 @@ func stranger(series map[string]samples) {
 		series[`classbind_decisions_total{`+ours+`, claim_kind="", outcome="`+outcome+`"}`] = aMinute
 	}
 	series[`classbind_guard_decisions_total{`+ours+`, class_kind="classes.example.org", outcome="unavailable"}`] = aMinute
-	series[`classbind_live_reads_total{`+ours+`, claim_kind="claims.example.org", outcome="failed"}`] = aMinute
+	series[`classbind_waits_total{`+ours+`, claim_kind="claims.example.org", outcome="refused"}`] = aMinute
 }
 
 // TestStranger asks Prometheus' own engine which critical alerts somebody can raise who reaches classbind's port, and is no API server.

@@ -24,10 +24,9 @@ type Offer struct {
 	All []*Classes
 }
 
-// NewOffer of the classes of several kinds. Classes that another offer of the same demand knows are not judged again; nil knows none. One
-// that is live is made on a claim's way, and costs no more than one claim may. The fault is that a class kind and the claim kind do not
-// know yet what they need of each other, nil if all do.
-func NewOffer(d *Demand, classes []*Classes, before *Offer, live bool) (o Offer, unlinked *Fault) {
+// NewOffer of the classes of several kinds. Classes that another offer of the same demand knows are not judged again; nil knows none. The
+// fault is that a class kind and the claim kind do not know yet what they need of each other, nil if all do.
+func NewOffer(d *Demand, classes []*Classes, before *Offer) (o Offer, unlinked *Fault) {
 	slices.SortFunc(classes, func(a, b *Classes) int { return strings.Compare(a.Kind.Name, b.Kind.Name) })
 	o = Offer{demand: d, Classes: classes}
 	if d.ConfusesKinds() && len(classes) > 1 {
@@ -38,14 +37,11 @@ func NewOffer(d *Demand, classes []*Classes, before *Offer, live bool) (o Offer,
 		if fault := d.Unlinked(s.Kind); fault != nil {
 			unlinked = cmp.Or(unlinked, fault)
 		} else {
-			o.Classes[i] = d.serving(s, before, live)
+			o.Classes[i] = d.serving(s, before)
 		}
 	}
 	return o, unlinked
 }
-
-// Known are all classes of a kind, also those that do not serve the claim kind; nil for a kind that the view does not have.
-func (o *Offer) Known(classKind *ClassKind) *Classes { return ofKind(o.All, classKind) }
 
 func ofKind(all []*Classes, kind *ClassKind) *Classes {
 	for _, s := range all {
@@ -245,10 +241,7 @@ func (d *Demand) CountedAs(c *Class) uint64 {
 // Unmet reports whether a class can serve claims of the kind. If not, by is the condition that
 // it does not meet, and term the part of it, and why an error.
 func (d *Demand) Unmet(c *Class) (by *rules.Fit, term *expression.Expression, why error) {
-	return d.servesWithin(c, &expression.Budget{Left: v1beta1.MaxClassExpressionCost})
-}
-
-func (d *Demand) servesWithin(c *Class, budget *expression.Budget) (by *rules.Fit, term *expression.Expression, why error) {
+	budget := &expression.Budget{Left: v1beta1.MaxClassExpressionCost}
 	for _, fits := range [...][]*rules.Fit{d.Fits, c.Kind.ForClaims.Fits} {
 		for _, f := range fits {
 			if term, why = f.ServedBy(c.Fields, budget); term != nil {
@@ -286,7 +279,7 @@ func (d *Demand) Unlinked(classes *ClassKind) *Fault {
 }
 
 // serving are the classes that can serve the claim kind, with its keys in their index. See NewOffer.
-func (d *Demand) serving(s *Classes, before *Offer, live bool) *Classes {
+func (d *Demand) serving(s *Classes, before *Offer) *Classes {
 	derived, excludes := newDerivation(d, s.Kind), d.mayExclude(s.Kind)
 	if derived == nil && !excludes {
 		return s
@@ -296,21 +289,14 @@ func (d *Demand) serving(s *Classes, before *Offer, live bool) *Classes {
 			return before.Classes[at]
 		}
 	}
-	left := expression.Budget{Left: v1beta1.MaxExpressionCost}
 	serves := func(c *Class) bool {
 		switch {
 		case !excludes:
 			return true
 		case before != nil && has(before.All, c):
 			return has(before.Classes, c)
-		case !live:
-			return d.Serves(c)
 		}
-		part := expression.Budget{Left: min(left.Left, v1beta1.MaxClassExpressionCost)}
-		left.Left -= part.Left
-		by, _, _ := d.servesWithin(c, &part)
-		left.Left += part.Left
-		return by == nil
+		return d.Serves(c)
 	}
 	var all []*Class
 	s.Each(func(c *Class) {

@@ -28,7 +28,7 @@ func newDemand(k *v1beta1.ClaimKind) *Demand {
 }
 
 func newOffer(k *v1beta1.ClaimKind, classes ...*Classes) *Offer {
-	o, _ := NewOffer(newDemand(k), slices.Clone(classes), nil, false)
+	o, _ := NewOffer(newDemand(k), slices.Clone(classes), nil)
 	return &o
 }
 

@@ -2,7 +2,6 @@ package explain
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -26,7 +25,6 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/webhook"
@@ -80,7 +78,6 @@ func assertAnswered(t *testing.T, inv *selector.Inventory, reference v1beta1.Pla
 	binder := &webhook.Binder{
 		Snapshot: inv.Snapshot,
 		Decider: &selector.Decider{
-			Live:  func(_ context.Context, v *selector.View, _ claim.Claim) (*selector.View, error) { return v, nil },
 			Fresh: func() uint64 { return 7 }, Now: time.Now,
 		},
 	}

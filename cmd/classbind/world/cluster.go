@@ -110,7 +110,7 @@ func (c *Cluster) memory(ctx context.Context) (*registry.Memory, error) {
 func (c *Cluster) Names(ctx context.Context, kind schema.GroupVersionKind, namespace string) (names []string) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if c.API.List(ctx, list, client.InNamespace(namespace), client.Limit(v1beta1.LiveReadPage)) != nil {
+	if c.API.List(ctx, list, client.InNamespace(namespace), client.Limit(v1beta1.ListPage)) != nil {
 		return nil
 	}
 	for i := range list.Items {

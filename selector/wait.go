@@ -1,0 +1,104 @@
+package selector
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/fair"
+	"github.com/classbind/classbind/selector/inventory"
+)
+
+// WaitOutcome is what came of waiting for a newer view.
+type WaitOutcome int
+
+// The outcomes. NotWaited is that of a claim that needs no newer view, and WaitRefused that of one that is answered at once, because too
+// many wait.
+const (
+	NotWaited WaitOutcome = iota
+	WaitFound
+	WaitNone
+	WaitRefused
+)
+
+// Waits are those of claims for a newer view, because no known class is left: a class and the claim for it may be applied together, and the
+// claim come to a replica that has not seen the class yet. A wait costs no request, and nothing while no class changes.
+type Waits struct {
+	snapshot func() Snapshot
+	limiter  *fair.Limiter
+}
+
+func newWaits(snapshot func() Snapshot) *Waits {
+	const most, ofNamespace = v1beta1.MaxClassWaits, v1beta1.MaxClassWaitsOfNamespace
+	limits := fair.Limits{Running: most, RunningOfKey: ofNamespace, Waiting: most, WaitingOfKey: ofNamespace}
+	return &Waits{snapshot, fair.NewLimiter(limits)}
+}
+
+// await decides again on each newer view, while the claim may wait. Without a class, it is an error that there may be one which a broken
+// watch does not show.
+func (d *Decider) await(deadline *lazyDeadline, decision *Decision, facts *facts, mode Mode) error {
+	if d.Waits != nil {
+		if err := d.drawAgain(deadline, decision, facts, mode); err != nil || decision.Class != nil || !decision.Drawn() {
+			return err
+		}
+	}
+	for _, s := range decision.View.Classes {
+		if d.Broken == nil {
+			break
+		}
+		if err := d.Broken(s.Kind.Name); err != nil {
+			return fmt.Errorf("no known class is left for the claim, and the API server no longer reports the classes of %q: %w",
+				s.Kind.Name, err)
+		}
+	}
+	return nil
+}
+
+func (d *Decider) drawAgain(deadline *lazyDeadline, decision *Decision, facts *facts, mode Mode) error {
+	ctx, cancel := context.WithTimeout(deadline.context(), v1beta1.MaxClassWait)
+	defer cancel()
+	done, err := d.Waits.limiter.Take(ctx, decision.Claim.Namespace)
+	if err != nil {
+		decision.Waited = WaitRefused
+		return nil
+	}
+	defer done()
+	decision.Waited = WaitNone
+	for pause := time.Duration(0); ctx.Err() == nil; {
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+			select {
+			case <-ctx.Done():
+			case <-decision.View.replaced:
+			}
+		}
+		before, view := decision.View, d.Waits.snapshot()[decision.View.Kind.Name]
+		switch {
+		case view == nil || view == before || view.Kind != before.Kind: // Another registration may read the claim in another way.
+			return nil
+		case view.Fault != nil:
+			return view.Fault
+		case facts != nil && !slices.EqualFunc(view.All, before.All, sameKind): // They say nothing of another kind's expressions.
+			return nil
+		case facts != nil:
+			facts.budget.Left, facts.spare.Left, facts.judged = facts.forClasses, v1beta1.FreeExpressionCost, nil
+		}
+		began := d.now()
+		decision.forgetDraw()
+		decision.View = view
+		if err := d.draw(deadline, decision, facts, mode); err != nil || !decision.Drawn() {
+			return err
+		}
+		if decision.Class != nil {
+			decision.Waited, decision.Lacks = WaitFound, ""
+			return nil
+		}
+		pause = max(v1beta1.MinClassWaitPause, v1beta1.MaxClassWaits*d.now().Sub(began))
+	}
+	return nil
+}
+
+func sameKind(a, b *inventory.Classes) bool { return a.Kind == b.Kind }
