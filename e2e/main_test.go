@@ -584,7 +584,7 @@ func lateness(t testing.TB) (worst func() time.Duration) {
 		late := time.Duration(0)
 		for ctx.Err() == nil {
 			began := time.Now()
-			pause(t.Context(), beat)
+			pause(ctx, beat)
 			late = max(late, time.Since(began)-beat)
 		}
 		most <- late
