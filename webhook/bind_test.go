@@ -722,6 +722,7 @@ func TestUnknownAnnotations(t *testing.T) {
 		}
 		assert.Equal(t, tc.want, got, tc.annotations)
 	}
+	assert.Len(t, mustReview(t, newAPIServer().guard(newInventory(newClaimKind())).Review, newGuardRequest(sqlClasses, "", object("silver", `,"annotations":{"classbind.io/wieght":"2"}`, ""))).Warnings, 1, "We should warn of one on a class.")
 	many, looked := newRequest(`{"metadata":{"annotations":{`+strings.Repeat(`"classbind.io/x":"",`, 1000)+`"classbind.io/x":""}}}`), 0
 	warnUnknown(&admissionv1.AdmissionResponse{}, many, func(string) bool { looked++; return true })
 	assert.Equal(t, maxLooked, looked, "We should look for a few, however many there are.")

@@ -14,6 +14,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 )
 
@@ -63,13 +64,18 @@ func TestNeededToStart(t *testing.T) {
 	cached := &controllertest.Cached{}
 	registration, err := registry.NewRegistration(controllertest.NewAPIServer(t, nil), cached, cached)
 	require.NoError(t, err)
+	registration.Inventory.Open()
 	p := &Preview{Registration: registration, Cache: cached, Live: &counting{}}
+	w := &Writer{Registration: registration, Snapshot: registration.Inventory.Snapshot, Claims: watched{}, ClaimEntries: said{}, Client: cached, Live: cached}
 	for resource := range claim.NeededToStart {
 		k := controllertest.NewClaimKind(resource)
 		why := claim.StopsStart(k)
-		require.NotEmpty(t, why)
 		assert.Contains(t, p.ClaimKind(t.Context(), k), why, "We should say so at apply.")
-		c := letsClustersStart(k)
+		registration.Inventory.SetClaimKind(selector.NewClaimKind(k))
+		cached.ClaimKinds, cached.Updated = []v1beta1.ClaimKind{*k}, nil
+		_, err := w.reconcileClaimKind(t.Context(), resource)
+		require.NoError(t, err)
+		c := last(cached.Updated[0].(*v1beta1.ClaimKind).Status.Conditions, v1beta1.ConditionLetsClustersStart)
 		assert.Equal(t, "False/NeededToStart: "+why, conditionText(&c), "We should say so in the status.")
 	}
 }

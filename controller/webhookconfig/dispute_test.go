@@ -168,7 +168,10 @@ func TestOthersMayChangeEachField(t *testing.T) {
 				for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); {
 					interfere()
 					round()
-					round() // The event of a write.
+					writes := server.writes
+					interfere()
+					round() // The event of a write, after which the other writes again.
+					assert.Equal(t, writes, server.writes, "We should pause before we put it back again.")
 					if want := `the field manager "admissionsenforcer"`; field != "MatchConditions" {
 						assert.Contains(t, w.claims.Others(k.Name), want, "We should say who it is.")
 					}

@@ -41,6 +41,23 @@ func TestSentences(t *testing.T) {
 	}
 }
 
+// TestReadmeInstallsWhatItUses compares the API of README with what CHANGELOG says of the release that README downloads, or of all.
+func TestReadmeInstallsWhatItUses(t *testing.T) {
+	t.Parallel()
+	pages, _ := pages(t)
+	page := map[string]string{}
+	for _, p := range pages {
+		page[p.path] = string(p.source)
+	}
+	download := regexp.MustCompile(`/releases/download/v([^/]+)/|$`).FindStringSubmatch(page["README.md"])
+	_, has, _ := strings.Cut(page["CHANGELOG.md"], "\n## ["+download[1])
+	used := regexp.MustCompile(`classbind\.io/v\w+`).FindAllString(page["README.md"], -1)
+	require.NotEmpty(t, used)
+	for _, api := range used {
+		assert.Contains(t, has, api, "README should use no API that is not in the release that it installs.")
+	}
+}
+
 // dialect has phrases that only we used, and what everybody writes.
 var dialect = map[string]string{
 	"say" + "s whether":        "reports whether",

@@ -270,13 +270,14 @@ func TestStatus(t *testing.T) {
 			want: []string{"7 claims have no class, in namespaces that are excluded: team-0/unbound, team-1/unbound, team-2/unbound, team-3/unbound, team-4/unbound and 2 more"},
 		},
 		"Unbound": {
-			reason: "We should count the claims that are stored without a class, and name the command that binds them.",
+			reason: "We should count the claims that are stored without a class, and name the command that binds them once.",
 			change: func(w *fixture) {
 				w.claimKind.Spec.WhenUnmatched = v1beta1.Admit
 				w.more = append(w.more, asking(t, "team", "first"), asking(t, "team", "second"))
+				w.pvc.Object["spec"] = asking(t, "team", "first").Object["spec"]
 			},
-			note: "claimkind/databases.example.org: 2 claims have no class: team/first, team/second\n\nNote: " +
-				"classbind bind databases.example.org --all-namespaces --dry-run shows which class claims without one would get, and without --dry-run they get it",
+			note: "claimkind/databases.example.org: 2 claims have no class: team/first, team/second\n\nNote: claimkind/persistentvolumeclaims: 1 claim has no class: team/disk\n\nNote: " +
+				"classbind bind databases.example.org --all-namespaces --dry-run shows which class claims without one would get, and without --dry-run they get it; so it is for each claim kind above",
 		},
 		"Waiting": {
 			reason: "We should count the claims that wait, and say that classbind binds them.",
