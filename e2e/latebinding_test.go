@@ -9,11 +9,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -136,19 +138,38 @@ func TestLateBinding(t *testing.T) {
 	told(claims, "We should say to which class each was bound.", func(e eventsv1.Event) bool { return e.Reason == v1beta1.EventBoundToClass })
 }
 
-// TestLateBindingLeaderKilled kills the leader while it binds, and has another go on.
+// TestLateBindingLeaderKilled kills one leader after another while they bind, and others edit the claims.
 func TestLateBindingLeaderKilled(t *testing.T) {
 	long(t)
-	const claims, group, kind = 2000, "killed.test", "claims.killed.test"
-	w, first := servedWorld(t, controlplane.Options{}, "--late-binding-rate=100")
+	const claims, edits, kills, group, kind = 4000, 20_000, 7, "killed.test", "claims.killed.test"
+	w, leader := servedWorld(t, controlplane.Options{}, "--late-binding-rate=100")
 	w.register(t, group, "{whenUnmatched: BindLater}")
 	w.createMany(t, group, claims)
 	w.awaitWaiting(t, kind, claims)
-	w.serve(t) // Since the first leads, this one does not.
-
+	var editing errgroup.Group
+	editing.SetLimit(5)
+	editing.Go(func() error {
+		for i := range edits {
+			editing.Go(func() error {
+				o := object(group, "Claim", fmt.Sprint("claim-", i%claims))
+				o.SetNamespace("default")
+				patch := fmt.Sprintf(`{"metadata":{"annotations":{"edit":"%d"}}}`, i)
+				return w.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch)))
+			})
+		}
+		return nil
+	})
 	w.apply(t, class(group, "Class", "one", "labels: {tier: gold}, ")+class(group, "Class", "two", "labels: {tier: gold}, "))
-	w.awaitKind(t, kind, "", func(c *attempt, k *v1beta1.ClaimKind) { require.Positive(c, *k.Status.BoundClaims) })
-	first.Kill()
+	for killed, bound := 0, int32(0); killed < kills; killed++ {
+		next := w.serve(t, "--late-binding-rate=100") // Since the other leads, this one does not.
+		w.awaitKind(t, kind, "", func(c *attempt, k *v1beta1.ClaimKind) {
+			require.Greater(c, *k.Status.BoundClaims, bound)
+			bound = *k.Status.BoundClaims
+		})
+		leader.Kill()
+		leader = next
+	}
+	require.NoError(t, editing.Wait())
 	w.awaitWaiting(t, kind, 0)
 	w.boundOnce(t, group, claims)
 }
