@@ -2,7 +2,7 @@ package inventory
 
 import (
 	"hash/maphash"
-	"iter"
+	"math/bits"
 	"slices"
 	"unique"
 
@@ -32,6 +32,8 @@ type index struct {
 	// numbers of keys, and of the texts of labels. Number n is that of positions[n], ascending.
 	numbers   map[string]int
 	positions [][]uint32
+	// filter has a bit for the hash of each text. Most kinds have no class for a claim, and then cost no look into their map.
+	filter []uint64
 }
 
 // textOf a label. It is no key: those are valid UTF-8.
@@ -62,6 +64,11 @@ func newIndex(classes []member) *index {
 		}
 		at++
 	}
+	x.filter = make([]uint64, 1<<bits.Len(uint(len(x.numbers)/4))) // 16 bits or more for each text
+	for text := range x.numbers {
+		hash := hashOf(text)
+		x.filter[hash>>6%uint64(len(x.filter))] |= 1 << (hash % 64)
+	}
 	return x
 }
 
@@ -75,8 +82,9 @@ type term struct {
 	// selects says that only classes with the key can meet the term, and compares that the index does not know whether they do.
 	selects, compares bool
 
-	// texts are those of its labels, or where it has no values the key.
-	texts []string
+	// texts are those of its labels, or where it has no values the key, each with its hash.
+	texts  []string
+	hashes []uint64
 	// found are the positions of the classes that have one of these, and count is their number.
 	found [][]uint32
 	count int
@@ -97,11 +105,10 @@ func newTerms(s labels.Selector) (terms []term, selectable bool) {
 // newTerm takes the values over.
 func newTerm(key string, operator selection.Operator, values ...string) term {
 	t := term{key: key, hash: hashOf(key), operator: operator, selects: true, texts: []string{key}}
+	t.hashes = []uint64{t.hash}
 	switch operator {
-	case selection.Exists:
-		return t
-	case selection.DoesNotExist:
-		t.selects = false
+	case selection.Exists, selection.DoesNotExist:
+		t.selects = operator == selection.Exists
 		return t
 	case selection.GreaterThan, selection.LessThan:
 		t.compares, t.number = true, numberOf(values[0])
@@ -111,9 +118,10 @@ func newTerm(key string, operator selection.Operator, values ...string) term {
 	case selection.In, selection.Equals, selection.DoubleEquals:
 	}
 	slices.Sort(values)
-	t.values, t.texts = slices.Compact(values), t.texts[:0]
+	t.values, t.texts, t.hashes = slices.Compact(values), t.texts[:0], t.hashes[:0]
 	for _, value := range t.values {
-		t.texts = append(t.texts, textOf(key, value))
+		text := textOf(key, value)
+		t.texts, t.hashes = append(t.texts, text), append(t.hashes, hashOf(text))
 	}
 	return t
 }
@@ -121,7 +129,10 @@ func newTerm(key string, operator selection.Operator, values ...string) term {
 // find the classes in an index.
 func (t *term) find(x *index) {
 	t.found, t.count, t.bits = t.found[:0], 0, nil
-	for _, text := range t.texts {
+	for i, text := range t.texts {
+		if hash := t.hashes[i]; x.filter[hash>>6%uint64(len(x.filter))]>>(hash%64)&1 == 0 {
+			continue
+		}
 		if n, ok := x.numbers[text]; ok {
 			t.found, t.count = append(t.found, x.positions[n]), t.count+len(x.positions[n])
 		}
@@ -152,10 +163,8 @@ func (t *term) isMet(at int, l Labels) bool {
 		return !t.selects
 	}
 	switch t.operator {
-	case selection.Exists:
-		return true
-	case selection.DoesNotExist:
-		return false
+	case selection.Exists, selection.DoesNotExist:
+		return t.selects
 	case selection.GreaterThan:
 		return has.number != noNumber && t.number != noNumber && has.number > t.number
 	case selection.LessThan:
@@ -180,45 +189,36 @@ func (l Labels) find(key string, hash uint64) (found label, exists bool) {
 	return label{}, false
 }
 
-// mostSelective is the index of the term that the fewest classes can meet, and their number; negative if none selects fewer than most.
-func mostSelective(terms []term, x *index, most int) (best, fewest int) {
-	best, fewest = -1, most
+// plan where to look for the classes that the claims of a namespace are offered: at what the term best selects, or where that is negative at
+// the spans of these namespaces, or of all, in the base. That many classes are fewest.
+func (s *Classes) plan(terms []term, reach *claim.Reach, namespace string) (namespaces []string, all bool, spans [][2]int, best, fewest int) {
+	all, spans, best, fewest = true, [][2]int{{0, len(s.members.base)}}, -1, len(s.members.base)
+	if reach != nil && s.Kind.Namespaced {
+		if namespaces, all = reach.ClassNamespaces(namespace); !all {
+			spans, fewest = nil, 0
+		}
+		for _, namespace := range namespaces {
+			from, to := s.members.span(namespace)
+			spans, fewest = append(spans, [2]int{from, to}), fewest+to-from
+		}
+	}
 	for i := 0; i < len(terms) && fewest > 0; i++ {
 		t := &terms[i]
-		if t.find(x); t.count < fewest && t.selects {
+		if t.find(s.index); t.selects && t.count < fewest {
 			best, fewest = i, t.count
 		}
 	}
-	return best, fewest
-}
-
-// spans are where the classes of these namespaces, or of all, are in the base.
-func (s *Classes) spans(namespaces []string, all bool) iter.Seq2[int, int] {
-	return func(yield func(from, to int) bool) {
-		if all {
-			yield(0, len(s.members.base))
-			return
-		}
-		for _, namespace := range namespaces {
-			if !yield(s.members.span(namespace)) {
-				return
-			}
-		}
-	}
+	return namespaces, all, spans, best, fewest
 }
 
 // each visits the classes that the claims of a namespace are offered, or all with a nil reach, and that meet all terms. Of the base, it
 // looks only at those that the most selective term selects, or at those that are offered if they are fewer: others cost nothing.
 func (s *Classes) each(terms []term, reach *claim.Reach, namespace string, visit func(*Class)) {
-	namespaces, all := []string(nil), true
-	if reach != nil && s.Kind.Namespaced {
-		namespaces, all = reach.ClassNamespaces(namespace)
+	base, gone := s.members.base, s.members.gone
+	namespaces, all, spans, best, fewest := s.plan(terms, reach, namespace)
+	if fewest == 0 && len(s.members.added) == 0 {
+		return
 	}
-	base, gone, offered := s.members.base, s.members.gone, 0
-	for from, to := range s.spans(namespaces, all) {
-		offered += to - from
-	}
-	best, fewest := mostSelective(terms, s.index, offered)
 	for i := range terms {
 		if i != best {
 			terms[i].makeBits(len(base), fewest)
@@ -241,8 +241,8 @@ func (s *Classes) each(terms []term, reach *claim.Reach, namespace string, visit
 			}
 		}
 	} else {
-		for from, to := range s.spans(namespaces, all) {
-			for at := from; at < to; at++ {
+		for _, span := range spans {
+			for at := span[0]; at < span[1]; at++ {
 				look(at, &base[at])
 			}
 		}

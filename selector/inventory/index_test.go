@@ -86,11 +86,11 @@ func TestIndexTakesTheShortestWay(t *testing.T) {
 			selector, err := labels.Parse(tc.selector)
 			require.NoError(t, err)
 			terms, _ := newTerms(selector)
-			offered := 0
-			for from, to := range s.spans([]string{tc.namespace}, tc.namespace == "") {
-				offered += to - from
+			reach := &claim.Reach{From: v1beta1.FromSameAsClaim}
+			if tc.namespace == "" {
+				reach = nil
 			}
-			_, looked := mostSelective(terms, s.index, offered)
+			_, _, _, _, looked := s.plan(terms, reach, tc.namespace)
 			assert.Equal(t, tc.want, looked, tc.reason)
 		})
 	}
