@@ -5,6 +5,7 @@ package inventory
 import (
 	"cmp"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"math"
 	"regexp"
@@ -238,6 +239,20 @@ func (c *Class) Target() claim.Target {
 
 // Labels of a class, sorted by their keys. A label that many classes have is held once, because labels are most of what is held of a class.
 type Labels []keyed
+
+// hashOf a key, which authors of keys cannot foresee. Otherwise, they could give all keys the same.
+func hashOf(key string) uint64 { return maphash.String(claim.Seed, key) }
+
+func (l Labels) find(key string, hash uint64) (found label, exists bool) {
+	for i := range l {
+		if l[i].hash == hash {
+			if found = l[i].label.Value(); found.key.Value() == key {
+				return found, true
+			}
+		}
+	}
+	return label{}, false
+}
 
 // keyed is a label with the hash of its key: authors may give many classes many labels, and to follow a pointer for each would take most of
 // the time of a claim.

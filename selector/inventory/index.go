@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"hash/maphash"
 	"math/bits"
 	"slices"
 	"unique"
@@ -19,6 +18,9 @@ func (o *Offer) Each(namespace string, asked labels.Selector, values Values, vis
 		return
 	}
 	for _, s := range o.Classes {
+		if s.excludes(terms) {
+			continue
+		}
 		of := slices.Clip(terms)
 		if len(values) > 0 {
 			of = append(of, values.terms(o.demand.Fits, s.Kind.ForClaims.Fits)...)
@@ -129,10 +131,7 @@ func newTerm(key string, operator selection.Operator, values ...string) term {
 // find the classes in an index.
 func (t *term) find(x *index) {
 	t.found, t.count, t.bits = t.found[:0], 0, nil
-	for i, text := range t.texts {
-		if hash := t.hashes[i]; x.filter[hash>>6%uint64(len(x.filter))]>>(hash%64)&1 == 0 {
-			continue
-		}
+	for _, text := range t.texts {
 		if n, ok := x.numbers[text]; ok {
 			t.found, t.count = append(t.found, x.positions[n]), t.count+len(x.positions[n])
 		}
@@ -141,8 +140,7 @@ func (t *term) find(x *index) {
 
 // makeBits of what was found among n classes, of which some are to be asked, or none.
 func (t *term) makeBits(n, asked int) {
-	const costOfLabels = 32 // To read the labels of a class takes as long as to set about this many bits.
-	if t.compares || t.count >= costOfLabels*asked {
+	if t.compares || t.count >= 32*asked { // To read the labels of a class takes as long as to set about this many bits.
 		return
 	}
 	t.bits = make([]uint64, n/64+1)
@@ -175,29 +173,29 @@ func (t *term) isMet(at int, l Labels) bool {
 	}
 }
 
-// hashOf a key, which authors of keys cannot foresee. Otherwise, they could give all keys the same.
-func hashOf(key string) uint64 { return maphash.String(claim.Seed, key) }
-
-func (l Labels) find(key string, hash uint64) (found label, exists bool) {
-	for i := range l {
-		if l[i].hash == hash {
-			if found = l[i].label.Value(); found.key.Value() == key {
-				return found, true
-			}
+// excludes reports whether no class can meet all terms, by the filter, which may not know.
+func (s *Classes) excludes(terms []term) bool {
+	for i := 0; i < len(terms) && len(s.members.added) == 0; i++ {
+		filter, isIn := s.index.filter, !terms[i].selects
+		for _, hash := range terms[i].hashes {
+			isIn = isIn || filter[hash>>6%uint64(len(filter))]>>(hash%64)&1 == 1
+		}
+		if !isIn {
+			return true
 		}
 	}
-	return label{}, false
+	return false
 }
 
-// plan where to look for the classes that the claims of a namespace are offered: at what the term best selects, or where that is negative at
-// the spans of these namespaces, or of all, in the base. That many classes are fewest.
-func (s *Classes) plan(terms []term, reach *claim.Reach, namespace string) (namespaces []string, all bool, spans [][2]int, best, fewest int) {
-	all, spans, best, fewest = true, [][2]int{{0, len(s.members.base)}}, -1, len(s.members.base)
+// plan where to look for the classes that the claims of a namespace are offered: at what the term best selects, or where that is negative
+// at the spans of these namespaces, or of all, in the base. That many classes are fewest.
+func (s *Classes) plan(terms []term, reach *claim.Reach, namespace string) (names []string, all bool, spans [][2]int, best, fewest int) {
+	all, best, fewest = true, -1, len(s.members.base)
 	if reach != nil && s.Kind.Namespaced {
-		if namespaces, all = reach.ClassNamespaces(namespace); !all {
-			spans, fewest = nil, 0
+		if names, all = reach.ClassNamespaces(namespace); !all {
+			fewest = 0
 		}
-		for _, namespace := range namespaces {
+		for _, namespace := range names {
 			from, to := s.members.span(namespace)
 			spans, fewest = append(spans, [2]int{from, to}), fewest+to-from
 		}
@@ -208,17 +206,13 @@ func (s *Classes) plan(terms []term, reach *claim.Reach, namespace string) (name
 			best, fewest = i, t.count
 		}
 	}
-	return namespaces, all, spans, best, fewest
+	return names, all, spans, best, fewest
 }
 
-// each visits the classes that the claims of a namespace are offered, or all with a nil reach, and that meet all terms. Of the base, it
-// looks only at those that the most selective term selects, or at those that are offered if they are fewer: others cost nothing.
+// each visits the classes that the claims of a namespace are offered, or all with a nil reach, and that meet all terms.
 func (s *Classes) each(terms []term, reach *claim.Reach, namespace string, visit func(*Class)) {
 	base, gone := s.members.base, s.members.gone
 	namespaces, all, spans, best, fewest := s.plan(terms, reach, namespace)
-	if fewest == 0 && len(s.members.added) == 0 {
-		return
-	}
 	for i := range terms {
 		if i != best {
 			terms[i].makeBits(len(base), fewest)
@@ -241,6 +235,9 @@ func (s *Classes) each(terms []term, reach *claim.Reach, namespace string, visit
 			}
 		}
 	} else {
+		if all { // Not in plan: there it would take memory for each class kind.
+			spans = [][2]int{{0, len(base)}}
+		}
 		for _, span := range spans {
 			for at := span[0]; at < span[1]; at++ {
 				look(at, &base[at])
