@@ -106,7 +106,7 @@ func TestSimulate(t *testing.T) {
 		},
 		"removed": {
 			reason: "We should say that a claim loses its class, and why.", spec: "reference: {path: .spec.classRef, form: ObjectReference, whenEmpty: Bind, whenAbsent: LeaveAlone}", // The author's {} stays.
-			args:   []string{"--remove=Class/gold"}, lost: 1, status: exit.Broken,
+			args: []string{"--remove=Class/gold"}, lost: 1, status: exit.Broken,
 			text: "team/db, without a class: no class for this claim of \"claims.test.io\" matches the selector \"tier=gold\"",
 		},
 		"waits":          {reason: "We should say that a claim waits.", spec: "whenUnmatched: BindLater", args: []string{"--remove=classes.test.io/gold"}, lost: 1, status: exit.Broken, text: "Class/gold   waits for a class   team/db"},
