@@ -22,9 +22,7 @@ type Memory struct {
 	Versions map[string]string `json:"versions,omitempty"`
 	// ClassKinds are the names of those whose classes were offered to claims, sorted. Without them, no claim that they serve is bound.
 	ClassKinds []string `json:"classKinds,omitempty"`
-
-	// unread says that it could not be read: then every kind may have been served.
-	unread bool
+	unread     bool     // It could not be read, so every kind may have been served.
 }
 
 // MemoryOf a configuration, empty if nothing was written yet.
@@ -43,7 +41,9 @@ func (r *Resources) memory(ctx context.Context) *Memory {
 		// From the cache. Where there is none, nothing was served.
 		err := r.reader.Get(ctx, client.ObjectKey{Name: v1beta1.ClassConfiguration}, c)
 		if client.IgnoreNotFound(err) != nil {
-			logf.FromContext(ctx).Error(err, "Cannot read what was served before, so each kind is taken for one that was")
+			if ctx.Err() == nil {
+				logf.FromContext(ctx).Error(err, "Cannot read what was served before, so each kind is taken for one that was")
+			}
 			return &Memory{unread: true}
 		}
 	}
