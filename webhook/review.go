@@ -89,10 +89,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, request, err)
 		return
 	}
-	h.count(request, map[bool]string{true: "allowed", false: "refused"}[response.Allowed])
 	response.UID = request.UID
 	makePrintable(response)
 	h.reply(w, http.StatusOK, encode(response))
+	h.count(request, map[bool]string{true: "allowed", false: "refused"}[response.Allowed])
 	// A claim that is bound has a line with more.
 	if log := h.Log.V(1); arrived.afterwards == nil && log.Enabled() {
 		log.Info("Reviewed", "path", truncate.String(r.URL.Path, v1beta1.MaxShownBytes), "resource", request.Resource.Resource,
@@ -103,7 +103,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) count(request *admissionv1.AdmissionRequest, answer string) {
-	if h.Answered != nil && (request == nil || !isDryRun(request)) {
+	if h.Answered != nil && (request == nil || !isDryRun(request)) { // The answer is sent: to count takes a lock.
 		h.Answered.WithLabelValues(answer).Inc()
 	}
 }
@@ -130,13 +130,13 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, request *admissio
 		h.Log.Info("Refused a request that is no admission review", "because", text, "from", r.RemoteAddr)
 		return
 	}
-	h.count(request, "unavailable")
 	err = truncate.Error(err)
 	// The API server shows the message of a Status to the author of the claim, and would not show plain text.
 	status := apierrors.NewServiceUnavailable("classbind cannot answer: " + err.Error()).ErrStatus
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	body, _ := kjson.Marshal(status) // It has numbers, strings, and lists of them.
 	h.reply(w, http.StatusServiceUnavailable, body)
+	h.count(request, "unavailable")
 	if request == nil {
 		h.Log.Error(err, "Cannot read a review", "from", r.RemoteAddr)
 	} else {
