@@ -8,6 +8,7 @@ import (
 	"hash/maphash"
 	"maps"
 	"math"
+	"math/bits"
 	"regexp"
 	"slices"
 	"strconv"
@@ -240,25 +241,17 @@ func (c *Class) Target() claim.Target {
 // Labels of a class, sorted by their keys. A label that many classes have is held once, because labels are most of what is held of a class.
 type Labels []keyed
 
-// hashOf a key, which authors of keys cannot foresee. Otherwise, they could give all keys the same.
-func hashOf(key string) uint64 { return maphash.String(claim.Seed, key) }
+// hashOf a text, which its author cannot foresee. Otherwise, authors could give all keys the same.
+func hashOf(text string) uint64 { return maphash.String(claim.Seed, text) }
 
-func (l Labels) find(key string, hash uint64) (found label, exists bool) {
-	for i := range l {
-		if l[i].hash == hash {
-			if found = l[i].label.Value(); found.key.Value() == key {
-				return found, true
-			}
-		}
-	}
-	return label{}, false
-}
+// labelHash is that of a label whose key has this hash.
+func labelHash(key uint64, value string) uint64 { return bits.RotateLeft64(key, 1) ^ hashOf(value) }
 
-// keyed is a label with the hash of its key: authors may give many classes many labels, and to follow a pointer for each would take most of
-// the time of a claim.
+// keyed is a label with its hash and that of its key: authors may give many classes many labels, and to follow a pointer for each would
+// take most of the time of a claim.
 type keyed struct {
-	hash  uint64
-	label unique.Handle[label]
+	key, hash uint64
+	label     unique.Handle[label]
 }
 
 // label of a class, with its value as a number.
@@ -272,7 +265,8 @@ type label struct {
 const noNumber = math.MinInt64
 
 func newKeyed(key, value string) keyed {
-	return keyed{hashOf(key), unique.Make(label{unique.Make(key), value, numberOf(value)})}
+	of := hashOf(key)
+	return keyed{of, labelHash(of, value), unique.Make(label{unique.Make(key), value, numberOf(value)})}
 }
 
 func numberOf(value string) int64 {
@@ -318,8 +312,13 @@ func labelsFit(set map[string]string) bool {
 
 // Lookup the value of a key.
 func (l Labels) Lookup(key string) (value string, exists bool) {
-	found, exists := l.find(key, hashOf(key))
-	return found.value, exists
+	hash := hashOf(key)
+	for i := range l {
+		if l[i].key == hash {
+			return l[i].label.Value().value, true
+		}
+	}
+	return "", false
 }
 
 // Has reports whether there is a label of that key.

@@ -1,9 +1,9 @@
 package inventory
 
 import (
+	"iter"
 	"math/bits"
 	"slices"
-	"unique"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -17,10 +17,7 @@ func (o *Offer) Each(namespace string, asked labels.Selector, values Values, vis
 	if !selectable {
 		return
 	}
-	for _, s := range o.Classes {
-		if s.excludes(terms) {
-			continue
-		}
+	for s := range o.sieve.having(o.Classes, terms) {
 		of := slices.Clip(terms)
 		if len(values) > 0 {
 			of = append(of, values.terms(o.demand.Fits, s.Kind.ForClaims.Fits)...)
@@ -29,66 +26,71 @@ func (o *Offer) Each(namespace string, asked labels.Selector, values Values, vis
 	}
 }
 
-// index finds the positions of classes in the base of a list by their labels. It is immutable.
+// index finds the positions of classes in the base of a list by the hashes of their labels and keys. It is immutable. Two that have the
+// same hash would be taken for one: of a million labels, two have it in one of thirty million processes.
 type index struct {
-	// numbers of keys, and of the texts of labels. Number n is that of positions[n], ascending.
-	numbers   map[string]int
-	positions [][]uint32
-	// filter has a bit for the hash of each text. Most kinds have no class for a claim, and then cost no look into their map.
-	filter []uint64
+	entries []entry
+	// slots are a hash table of the entries, which counts them from 1. A map has its entries in more places of the memory.
+	slots []uint32
 }
 
-// textOf a label. It is no key: those are valid UTF-8.
-func textOf(key, value string) string { return key + "\xff" + value }
+// entry is a label or a key, and the positions of the classes that have it, ascending.
+type entry struct {
+	hash      uint64
+	positions []uint32
+}
+
+// find the positions of the classes that have a label or a key, none in a slot that is free if there are none.
+func (x *index) find(hash uint64) (positions []uint32, free *uint32) {
+	for at := hash; ; at++ {
+		slot := &x.slots[at&uint64(len(x.slots)-1)]
+		if *slot == 0 {
+			return nil, slot
+		}
+		if e := &x.entries[*slot-1]; e.hash == hash {
+			return e.positions, nil
+		}
+	}
+}
 
 func newIndex(classes []member) *index {
-	x, at := &index{numbers: map[string]int{}}, uint32(0)
-	number := func(text string) int {
-		n, ok := x.numbers[text]
+	x, numbers := &index{}, map[uint64]int{}
+	number := func(hash uint64) int {
+		n, ok := numbers[hash]
 		if !ok {
-			n = len(x.positions)
-			x.numbers[text], x.positions = n, append(x.positions, nil)
+			n = len(x.entries)
+			numbers[hash], x.entries = n, append(x.entries, entry{hash: hash})
 		}
 		return n
 	}
-	known := map[unique.Handle[label]][2]int{} // Handles are compared faster than strings.
-	for i := range classes {
-		for _, l := range classes[i].labels {
-			of, ok := known[l.label]
-			if !ok {
-				has := l.label.Value()
-				of = [2]int{number(has.key.Value()), number(textOf(has.key.Value(), has.value))}
-				known[l.label] = of
-			}
-			for _, n := range of {
-				x.positions[n] = append(x.positions[n], at)
+	for at := range classes {
+		for _, l := range classes[at].labels {
+			for _, n := range [...]int{number(l.key), number(l.hash)} {
+				x.entries[n].positions = append(x.entries[n].positions, uint32(at)) //nolint:gosec // There are fewer classes.
 			}
 		}
-		at++
 	}
-	x.filter = make([]uint64, 1<<bits.Len(uint(len(x.numbers)/4))) // 16 bits or more for each text
-	for text := range x.numbers {
-		hash := hashOf(text)
-		x.filter[hash>>6%uint64(len(x.filter))] |= 1 << (hash % 64)
+	x.slots = make([]uint32, 2<<bits.Len(uint(len(x.entries))))
+	for n := range x.entries {
+		_, free := x.find(x.entries[n].hash)
+		*free = uint32(n + 1) //nolint:gosec // as above
 	}
 	return x
 }
 
 // term is a requirement of a selector. One claim uses it.
 type term struct {
-	key      string
-	hash     uint64 // of the key
+	key      uint64 // its hash
 	operator selection.Operator
-	values   []string // sorted, none of them twice
-	number   int64    // the value, for a comparison
+	// hashes of its labels, or where it has no values of the key, ascending, none of them twice.
+	hashes []uint64
+	number int64 // the value, for a comparison
 	// selects says that only classes with the key can meet the term, and compares that the index does not know whether they do.
 	selects, compares bool
 
-	// texts are those of its labels, or where it has no values the key, each with its hash.
-	texts  []string
-	hashes []uint64
 	// found are the positions of the classes that have one of these, and count is their number.
 	found [][]uint32
+	one   [1][]uint32 // most often enough for these
 	count int
 	// bits are the same positions as a set, nil where it takes less time to read the labels of classes.
 	bits []uint64
@@ -99,48 +101,43 @@ func newTerms(s labels.Selector) (terms []term, selectable bool) {
 	requirements, selectable := s.Requirements()
 	terms = make([]term, len(requirements))
 	for i, r := range requirements {
-		terms[i] = newTerm(r.Key(), r.Operator(), r.ValuesUnsorted()...) // They are a copy, and may be repeated.
+		terms[i] = newTerm(r.Key(), r.Operator(), r.ValuesUnsorted()...)
 	}
 	return terms, selectable
 }
 
-// newTerm takes the values over.
 func newTerm(key string, operator selection.Operator, values ...string) term {
-	t := term{key: key, hash: hashOf(key), operator: operator, selects: true, texts: []string{key}}
-	t.hashes = []uint64{t.hash}
+	t := term{key: hashOf(key), operator: operator, hashes: make([]uint64, 0, max(len(values), 1)), selects: true}
 	switch operator {
 	case selection.Exists, selection.DoesNotExist:
-		t.selects = operator == selection.Exists
-		return t
+		t.selects, t.hashes = operator == selection.Exists, append(t.hashes, t.key)
 	case selection.GreaterThan, selection.LessThan:
-		t.compares, t.number = true, numberOf(values[0])
-		return t
-	case selection.NotIn, selection.NotEquals:
-		t.selects = false
-	case selection.In, selection.Equals, selection.DoubleEquals:
-	}
-	slices.Sort(values)
-	t.values, t.texts, t.hashes = slices.Compact(values), t.texts[:0], t.hashes[:0]
-	for _, value := range t.values {
-		text := textOf(key, value)
-		t.texts, t.hashes = append(t.texts, text), append(t.hashes, hashOf(text))
+		t.compares, t.number, t.hashes = true, numberOf(values[0]), append(t.hashes, t.key)
+	default:
+		t.selects = operator != selection.NotIn && operator != selection.NotEquals
+		for _, value := range values {
+			t.hashes = append(t.hashes, labelHash(t.key, value))
+		}
+		slices.Sort(t.hashes)
+		t.hashes = slices.Compact(t.hashes)
 	}
 	return t
 }
 
 // find the classes in an index.
 func (t *term) find(x *index) {
-	t.found, t.count, t.bits = t.found[:0], 0, nil
-	for _, text := range t.texts {
-		if n, ok := x.numbers[text]; ok {
-			t.found, t.count = append(t.found, x.positions[n]), t.count+len(x.positions[n])
+	t.found, t.count = t.one[:0], 0
+	for _, hash := range t.hashes {
+		if positions, _ := x.find(hash); positions != nil {
+			t.found, t.count = append(t.found, positions), t.count+len(positions)
 		}
 	}
 }
 
 // makeBits of what was found among n classes, of which some are to be asked, or none.
 func (t *term) makeBits(n, asked int) {
-	if t.compares || t.count >= 32*asked { // To read the labels of a class takes as long as to set about this many bits.
+	t.bits = nil
+	if t.compares || asked <= few || t.count >= 32*asked { // To read the labels of a class takes as long as to set about this many bits.
 		return
 	}
 	t.bits = make([]uint64, n/64+1)
@@ -156,36 +153,29 @@ func (t *term) isMet(at int, l Labels) bool {
 	if t.bits != nil && at >= 0 {
 		return (t.bits[at/64]>>(at%64)&1 == 1) == t.selects
 	}
-	has, ok := l.find(t.key, t.hash)
-	if !ok {
-		return !t.selects
+	for i := range l {
+		if l[i].key != t.key {
+			continue
+		}
+		switch t.operator {
+		case selection.Exists, selection.DoesNotExist:
+			return t.selects
+		case selection.GreaterThan:
+			number := l[i].label.Value().number
+			return number != noNumber && t.number != noNumber && number > t.number
+		case selection.LessThan:
+			number := l[i].label.Value().number
+			return number != noNumber && number < t.number
+		default:
+			_, isOne := slices.BinarySearch(t.hashes, l[i].hash)
+			return isOne == t.selects
+		}
 	}
-	switch t.operator {
-	case selection.Exists, selection.DoesNotExist:
-		return t.selects
-	case selection.GreaterThan:
-		return has.number != noNumber && t.number != noNumber && has.number > t.number
-	case selection.LessThan:
-		return has.number != noNumber && has.number < t.number
-	default:
-		_, isOne := slices.BinarySearch(t.values, has.value)
-		return isOne == t.selects
-	}
+	return !t.selects
 }
 
-// excludes reports whether no class can meet all terms, by the filter, which may not know.
-func (s *Classes) excludes(terms []term) bool {
-	for i := 0; i < len(terms) && len(s.members.added) == 0; i++ {
-		filter, isIn := s.index.filter, !terms[i].selects
-		for _, hash := range terms[i].hashes {
-			isIn = isIn || filter[hash>>6%uint64(len(filter))]>>(hash%64)&1 == 1
-		}
-		if !isIn {
-			return true
-		}
-	}
-	return false
-}
+// few classes are asked for their labels in less time than a term is looked up.
+const few = 4
 
 // plan where to look for the classes that the claims of a namespace are offered: at what the term best selects, or where that is negative
 // at the spans of these namespaces, or of all, in the base. That many classes are fewest.
@@ -200,7 +190,7 @@ func (s *Classes) plan(terms []term, reach *claim.Reach, namespace string) (name
 			spans, fewest = append(spans, [2]int{from, to}), fewest+to-from
 		}
 	}
-	for i := 0; i < len(terms) && fewest > 0; i++ {
+	for i := 0; i < len(terms) && fewest > few; i++ {
 		t := &terms[i]
 		if t.find(s.index); t.selects && t.count < fewest {
 			best, fewest = i, t.count
@@ -247,4 +237,78 @@ func (s *Classes) each(terms []term, reach *claim.Reach, namespace string, visit
 	for i := range s.members.added {
 		look(-1, &s.members.added[i])
 	}
+}
+
+// sieve tells which kinds may have classes with a label. Most of many have none, and then cost a claim no look into their index.
+type sieve struct {
+	// rows have a bit for each kind. A label is in that of its hash modulo their number, which may be that of others, too.
+	rows  []uint64
+	words int // of a row
+	// changed are the kinds that have classes which are not in their index.
+	changed []uint64
+}
+
+// maxRows is enough for kinds with 2,000 labels. A kind with many more is rarely left out, and pays for its own look.
+const maxRows = 1 << 14
+
+func newSieve(classes []*Classes) sieve {
+	most := 0
+	for _, s := range classes {
+		most = max(most, len(s.index.entries))
+	}
+	words := (len(classes) + 63) / 64
+	v := sieve{make([]uint64, words*min(8<<bits.Len(uint(most)), maxRows)), words, make([]uint64, words)}
+	for i, s := range classes {
+		for n := range s.index.entries {
+			v.row(s.index.entries[n].hash)[i/64] |= 1 << (i % 64)
+		}
+		if len(s.members.added) > 0 {
+			v.changed[i/64] |= 1 << (i % 64)
+		}
+	}
+	return v
+}
+
+// changedAt is the sieve after a change of the classes at a place.
+func (v *sieve) changedAt(place int, before *Classes, classes []*Classes) sieve {
+	if before.index != classes[place].index {
+		return newSieve(classes)
+	}
+	next := *v
+	next.changed = slices.Clone(v.changed)
+	next.changed[place/64] |= 1 << (place % 64)
+	return next
+}
+
+func (v *sieve) row(hash uint64) []uint64 {
+	from := int(hash%uint64(len(v.rows)/v.words)) * v.words
+	return v.rows[from : from+v.words]
+}
+
+// having are the classes of each kind that may have some which meet all terms.
+func (v *sieve) having(classes []*Classes, terms []term) iter.Seq[*Classes] {
+	return func(yield func(*Classes) bool) {
+		for word := range v.words {
+			left := ^uint64(0)
+			for i := range terms {
+				left &= terms[i].kinds(v, word) | v.changed[word]
+			}
+			for ; left != 0; left &= left - 1 {
+				if at := word*64 + bits.TrailingZeros64(left); at >= len(classes) || !yield(classes[at]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// kinds that may have classes which meet the term, as the bits of a word.
+func (t *term) kinds(v *sieve, word int) (kinds uint64) {
+	if !t.selects {
+		return ^uint64(0)
+	}
+	for _, hash := range t.hashes {
+		kinds |= v.row(hash)[word]
+	}
+	return kinds
 }

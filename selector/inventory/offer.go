@@ -20,6 +20,7 @@ type Offer struct {
 	LeftOut []*ClassKind
 
 	demand *Demand
+	sieve  sieve // of Classes
 	// All are the classes of the same kinds, in the same order, with those that do not serve the claim kind. Mostly, they are the same.
 	All []*Classes
 }
@@ -40,6 +41,7 @@ func NewOffer(d *Demand, classes []*Classes, before *Offer) (o Offer, unlinked *
 			o.Classes[i] = d.serving(s, before)
 		}
 	}
+	o.sieve = newSieve(o.Classes)
 	return o, unlinked
 }
 
@@ -70,6 +72,7 @@ func (o *Offer) Change(from, to *Classes, namespace, name string) (changed bool)
 	if before != from {
 		o.Classes[place] = o.demand.servingAfter(before, to, className{namespace, name})
 	}
+	o.sieve = o.sieve.changedAt(place, before, o.Classes)
 	return true
 }
 

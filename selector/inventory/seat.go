@@ -85,7 +85,7 @@ func (o *Offer) DefaultsOf(seat Seat) []*Class {
 // at no other seat: all of them together may have many.
 func (o *Offer) EachDefaultOf(namespace, partition string, visit func(*Class)) {
 	of := []term{newTerm(defaultKey, selection.In, partition)}
-	for _, s := range o.Classes {
+	for s := range o.sieve.having(o.Classes, of) {
 		if namespace == "" || s.Kind.Namespaced && o.demand.Own() { // Otherwise, it has no seat here.
 			s.each(of, &o.demand.Reach, namespace, visit)
 		}
