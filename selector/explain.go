@@ -225,7 +225,7 @@ func (d *Decider) askAll(deadline *lazyDeadline, o *order, decision *Decision) (
 func (d *Decider) answers(ctx context.Context, v *View, in claim.Claim, about []*inventory.Class) (map[*inventory.Class]*Gate, error) {
 	gates := make([]*Gate, len(about))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(v1beta1.MaxAccessReviewsOfNamespace)
+	group.SetLimit(v1beta1.AccessReviews.PerKey)
 	for i, c := range about {
 		group.Go(recovered.Func(func() (err error) {
 			gates[i], err = d.refusing(ctx, Explain, v, in, c)

@@ -31,9 +31,7 @@ type Waits struct {
 }
 
 func newWaits(snapshot func() Snapshot) *Waits {
-	const most, ofNamespace = v1beta1.MaxClassWaits, v1beta1.MaxClassWaitsOfNamespace
-	limits := fair.Limits{Running: most, RunningOfKey: ofNamespace, Waiting: most, WaitingOfKey: ofNamespace}
-	return &Waits{snapshot, fair.NewLimiter(limits)}
+	return &Waits{snapshot, fair.NewLimiter(v1beta1.ClassWaits)}
 }
 
 // await decides again on each newer view, while the claim may wait. Without a class, it is an error that there may be one which a broken
@@ -96,7 +94,7 @@ func (d *Decider) drawAgain(deadline *lazyDeadline, decision *Decision, facts *f
 			decision.Waited, decision.Lacks = WaitFound, ""
 			return nil
 		}
-		pause = max(v1beta1.MinClassWaitPause, v1beta1.MaxClassWaits*d.now().Sub(began))
+		pause = max(v1beta1.MinClassWaitPause, time.Duration(v1beta1.ClassWaits.InFlight)*d.now().Sub(began))
 	}
 	return nil
 }

@@ -148,7 +148,7 @@ func TestWaits(t *testing.T) {
 // TestWaitsAreBounded has more claims wait than may.
 func TestWaitsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const most, share = v1beta1.MaxClassWaits, v1beta1.MaxClassWaitsOfNamespace
+		most, share := v1beta1.ClassWaits.InFlight, v1beta1.ClassWaits.PerKey
 		i := NewInventory()
 		i.SetClaimKind(claimKindOf(databases))
 		i.Open()

@@ -118,7 +118,7 @@ func (g *Guard) oneDefault(
 	if snapshot == nil {
 		return nil, errNotListed
 	}
-	g.once.Do(func() { g.limiter = fair.NewLimiter(guardLimits) })
+	g.once.Do(func() { g.limiter = fair.NewLimiter(v1beta1.GuardReviews) })
 	key := class.Kind.Name + "/" + class.Namespace
 	done, err := g.limiter.Take(ctx, key)
 	if err != nil {

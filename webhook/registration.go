@@ -36,11 +36,7 @@ type Registration struct {
 func NewRegistration(
 	claimKind func(context.Context, *v1beta1.ClaimKind) []string, classKind func(context.Context, *v1beta1.ClassKind) []string,
 ) *Registration {
-	return &Registration{claimKind, classKind, fair.NewLimiter(fair.Limits{
-		Running: v1beta1.MaxRegistrationReviews, RunningOfKey: v1beta1.MaxRegistrationReviews,
-		Waiting: v1beta1.MaxWaitingRegistrationReviews, WaitingOfKey: v1beta1.MaxWaitingRegistrationReviews,
-		Rest: v1beta1.RegistrationReviewRest, MaxRest: v1beta1.MaxRegistrationReviewRest,
-	})}
+	return &Registration{claimKind, classKind, fair.NewLimiter(v1beta1.RegistrationReviews)}
 }
 
 // Review admits or refuses a registration. It leaves alone any other operation and resource. As in Guard.Review, a review may come from

@@ -123,8 +123,8 @@ func TestRegistrationReviewsTakeTurns(t *testing.T) {
 			<-leave
 			return nil
 		}, nil)
-		answers := make(chan error, v1beta1.MaxWaitingRegistrationReviews+1)
-		for range v1beta1.MaxWaitingRegistrationReviews + 1 {
+		answers := make(chan error, v1beta1.RegistrationReviews.Waiting+1)
+		for range v1beta1.RegistrationReviews.Waiting + 1 {
 			go func() {
 				_, err := r.Review(t.Context(), newRegistrationRequest("claimkinds", "{}", ""))
 				answers <- err
@@ -133,9 +133,9 @@ func TestRegistrationReviewsTakeTurns(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, answers, 1)
 		require.ErrorIs(t, <-answers, errTooManyRegistrations, "We should not have more wait than may.")
-		assert.Equal(t, int32(v1beta1.MaxRegistrationReviews), running.Load(), "We should not run more at once than may.")
+		assert.Equal(t, int32(v1beta1.RegistrationReviews.InFlight), running.Load(), "We should not run more at once than may.")
 		close(leave)
-		for range v1beta1.MaxWaitingRegistrationReviews {
+		for range v1beta1.RegistrationReviews.Waiting {
 			require.NoError(t, <-answers, "We should answer all that waited.")
 		}
 	})

@@ -670,7 +670,7 @@ func (s *slowLeases) count(n int) {
 }
 
 // manyForged reviews are as many as may wait for one namespace, but one.
-const manyForged = v1beta1.MaxWaitingGuardReviewsOfNamespace - 1
+var manyForged = v1beta1.GuardReviews.WaitingPerKey - 1
 
 // forged creations of default classes, each with a name of its own.
 func forged(kind *inventory.ClassKind, metadata, rest string) []*admissionv1.AdmissionRequest {
@@ -688,9 +688,9 @@ func TestGuardReviewsTakeTurns(t *testing.T) {
 		flood  [][]*admissionv1.AdmissionRequest
 		most   int // reads of Leases at once: that of a PathClass has two
 	}{
-		"OtherKind":     {reason: "We should read for half as many reviews of one kind, and for the one of another.", flood: [][]*admissionv1.AdmissionRequest{forged(sqlClasses, marked, "")}, most: v1beta1.MaxGuardReviewsOfNamespace + 2},
-		"TwoOtherKinds": {reason: "We should read for so many reviews at once, and no more.", flood: [][]*admissionv1.AdmissionRequest{forged(sqlClasses, marked, ""), forged(rdsClasses, markedInAWS, "")}, most: v1beta1.MaxGuardReviews + 1},
-		"SameKind":      {reason: "We should have no review wait for those that wait for a seat.", flood: [][]*admissionv1.AdmissionRequest{forged(pathClasses, "", `,"spec":{"isDefault":true}`)}, most: 2 * v1beta1.MaxGuardReviewsOfNamespace},
+		"OtherKind":     {reason: "We should read for half as many reviews of one kind, and for the one of another.", flood: [][]*admissionv1.AdmissionRequest{forged(sqlClasses, marked, "")}, most: v1beta1.GuardReviews.PerKey + 2},
+		"TwoOtherKinds": {reason: "We should read for so many reviews at once, and no more.", flood: [][]*admissionv1.AdmissionRequest{forged(sqlClasses, marked, ""), forged(rdsClasses, markedInAWS, "")}, most: v1beta1.GuardReviews.InFlight + 1},
+		"SameKind":      {reason: "We should have no review wait for those that wait for a seat.", flood: [][]*admissionv1.AdmissionRequest{forged(pathClasses, "", `,"spec":{"isDefault":true}`)}, most: 2 * v1beta1.GuardReviews.PerKey},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			s := newAPIServer()
@@ -724,13 +724,13 @@ func TestGuardReviewsBeyondThoseThatWait(t *testing.T) {
 		namespaces, each int
 		wait             int
 	}{
-		"OneNamespace":   {"We should have no more wait of one namespace.", 1, 1000, v1beta1.MaxWaitingGuardReviewsOfNamespace},
-		"TwoNamespaces":  {"We should have as many wait of each.", 2, 500, 2 * v1beta1.MaxWaitingGuardReviewsOfNamespace},
-		"ManyNamespaces": {"We should have no more wait of all namespaces.", 1000, 1, v1beta1.MaxWaitingGuardReviews},
+		"OneNamespace":   {"We should have no more wait of one namespace.", 1, 1000, v1beta1.GuardReviews.WaitingPerKey},
+		"TwoNamespaces":  {"We should have as many wait of each.", 2, 500, 2 * v1beta1.GuardReviews.WaitingPerKey},
+		"ManyNamespaces": {"We should have no more wait of all namespaces.", 1000, 1, v1beta1.GuardReviews.Waiting},
 		"Few":            {"We should have them wait where they are few.", 20, 2, 40},
 	} {
 		inBubble(t, name, func(t *testing.T) {
-			limiter := fair.NewLimiter(guardLimits)
+			limiter := fair.NewLimiter(v1beta1.GuardReviews)
 			ctx, cancel := context.WithTimeout(t.Context(), deadline)
 			defer cancel()
 			begin := time.Now()
@@ -811,7 +811,7 @@ func TestCostlyDefaultKeepsNoTurn(t *testing.T) {
 			assert.Contains(t, response.Warnings[0], "that is marked default can serve it")
 		}
 		begin := time.Now()
-		for i := range v1beta1.MaxCostlyDecisions {
+		for i := range v1beta1.CostlyDecisions.InFlight {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			done, err := b.Decider.Costly(ctx, fmt.Sprint("honest-", i))
 			require.NoError(t, err, "We should keep no turn.")

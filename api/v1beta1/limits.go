@@ -49,23 +49,6 @@ const (
 	// FreeExpressionCost is the part of the cost for one claim that needs no turn: 1 ms of CPU. As much may be spent beside it on classes
 	// that the claim may not be allowed to use. Beyond it, the API server is asked about such a class before it is judged.
 	FreeExpressionCost = 20_000
-	// MaxCostlyDecisions limits the concurrent decisions that cost more. It protects the CPU of a replica. Beyond it, a claim waits its
-	// turn until its deadline, and gets 503.
-	MaxCostlyDecisions = 2
-	// MaxCostlyDecisionsOfNamespace limits them for the claims of one namespace. It protects the claims of other namespaces. Beyond it, a
-	// claim waits its turn until its deadline, and is refused (429), which its client tries again.
-	MaxCostlyDecisionsOfNamespace = 1
-	// CostlyDecisionRest is how many times as long as such a decision took the next one of its namespace waits. It protects the CPU: for
-	// what is not free, one namespace gets at most 1/32 of one CPU of a replica.
-	CostlyDecisionRest = 31
-	// MaxCostlyDecisionRest limits that wait where the CPU is scarce, and each decision takes long.
-	MaxCostlyDecisionRest = 250 * time.Millisecond
-	// MaxWaitingCostlyDecisions limits the decisions that have such a turn or wait for one. It protects the connections: a connection with
-	// a waiting review is not closed for another. Beyond it, a claim gets 503 at once.
-	MaxWaitingCostlyDecisions = MaxConnections / 4
-	// MaxWaitingCostlyDecisionsOfNamespace is the same limit for the claims of one namespace. It protects the claims of other namespaces.
-	// Beyond it, a claim is refused (429) at once.
-	MaxWaitingCostlyDecisionsOfNamespace = MaxWaitingCostlyDecisions / 4
 	// MaxExpressionValueBytes limits a field of a claim, a class or a related object that an expression looks at, as JSON. It protects the
 	// memory of every replica. Beyond it, a claim is refused (422), and a field of another object is an error for the expression.
 	MaxExpressionValueBytes = 16 << 10
@@ -92,16 +75,6 @@ const (
 	// MaxAllowedShown limits the classes that a refused claim is told it may use, and the access reviews for them. It protects the length
 	// of answers, and the API server.
 	MaxAllowedShown = 10
-	// MaxAccessReviews limits the concurrent SubjectAccessReviews of a replica. It protects the API server. Beyond it, a claim waits its
-	// turn until its deadline, and gets 503.
-	MaxAccessReviews = 64
-	// MaxAccessReviewsOfNamespace limits them for the claims of one namespace. It protects the claims of other namespaces, also where an
-	// authorizer hangs.
-	MaxAccessReviewsOfNamespace = MaxAccessReviews / 8
-	// MaxWaitingAccessReviews limits the access reviews that run or wait. It protects the connections. Beyond it, a claim gets 503 at once.
-	MaxWaitingAccessReviews = MaxConnections / 4
-	// MaxWaitingAccessReviewsOfNamespace is the same limit for the claims of one namespace.
-	MaxWaitingAccessReviewsOfNamespace = MaxWaitingAccessReviews / 4
 	// MaxAccessAnswers limits the answers to access reviews that a replica keeps. It protects memory: 5 MB. Beyond it, the oldest is
 	// forgotten.
 	MaxAccessAnswers = 16 << 10
@@ -151,47 +124,13 @@ const (
 	// MaxClassWait limits how long a claim waits for a newer view of the classes, when no known class is left for it. It protects the
 	// author of the claim. Beyond it, the claim is answered from what is known.
 	MaxClassWait = 250 * time.Millisecond
-	// MaxClassWaits limits the claims that wait so. It protects the connections: a connection with a waiting review is not closed for
-	// another. Beyond it, a claim is answered at once.
-	MaxClassWaits = MaxConnections / 4
-	// MaxClassWaitsOfNamespace is the same limit for the claims of one namespace. It protects the claims of other namespaces.
-	MaxClassWaitsOfNamespace = MaxClassWaits / 2
-	// MinClassWaitPause is how long a claim that was decided on again in vain does not mind newer views. The pause is MaxClassWaits times
-	// as long as that took, if that is longer: all claims that wait take one CPU at most. It protects the CPU from a storm of changes. The
-	// last view counts in any case.
+	// MinClassWaitPause is how long a claim that was decided on again in vain does not mind newer views; longer if that took long, so that
+	// all claims that wait take one CPU at most. It protects the CPU from a storm of changes. The last view counts in any case.
 	MinClassWaitPause = 5 * time.Millisecond
 
-	// MaxLiveReads limits the concurrent reads of the API server for claims that name an object which is not known. It protects the API
-	// server. Beyond it, a claim waits its turn until its deadline, and gets 503.
-	MaxLiveReads = 8
-	// MaxLiveReadsOfNamespace limits the concurrent live reads for the claims of one namespace. It protects the claims of other namespaces.
-	// Beyond it, a claim waits as above.
-	MaxLiveReadsOfNamespace = MaxLiveReads / 2
 	// MaxLiveReadsOfAPIGroup limits the concurrent live reads of all kinds of one API group. It protects claims that need none of the
 	// group, when its API server does not answer. Beyond it, a claim waits as above.
-	MaxLiveReadsOfAPIGroup = MaxLiveReads / 2
-	// MaxClaimsInLiveReads limits the claims whose live reads run or wait. It protects the connections: a connection with a waiting review
-	// is not closed for another. Beyond it, a claim gets 503 at once.
-	MaxClaimsInLiveReads = MaxConnections / 4
-	// MaxClaimsInLiveReadsOfNamespace is the same limit for the claims of one namespace. It protects the claims of other namespaces.
-	MaxClaimsInLiveReadsOfNamespace = MaxClaimsInLiveReads / 2
-	// MaxRegistrationReads limits the concurrent reads of the API server for claims and classes of kinds that this replica does not know,
-	// and for the namespaces of new default classes. It protects the API server from made-up reviews. Beyond it, a review waits as above.
-	MaxRegistrationReads = 8
-	// MaxWaitingRegistrationReads limits the registration reads that run or wait. It protects the connections, as above. Beyond it, a
-	// review gets 503 at once.
-	MaxWaitingRegistrationReads = MaxConnections / 8
-	// MaxRegistrationReviews limits the concurrent reviews of ClaimKinds and ClassKinds. It protects the CPU that compiles their
-	// expressions, and the API server, from made-up reviews. Beyond it, a review waits as above.
-	MaxRegistrationReviews = 2
-	// RegistrationReviewRest is how many times as long as such a review took its turn stays taken. It protects the CPU: a flood of made-up
-	// reviews takes at most 0.4 CPUs of a replica.
-	RegistrationReviewRest = 4
-	// MaxRegistrationReviewRest limits that wait, where a review asks the API server.
-	MaxRegistrationReviewRest = 50 * time.Millisecond
-	// MaxWaitingRegistrationReviews limits the reviews that have such a turn or wait for one. It protects the connections, as above. Beyond
-	// it, a review gets 503 at once, so the registration is stored without warnings.
-	MaxWaitingRegistrationReviews = 16
+	MaxLiveReadsOfAPIGroup = 4
 	// MaxRegistrationParts limits the fits, and the related objects, of a registration, as its CRD does. It protects the same CPU. Beyond
 	// it, the review is refused (400): no API server sends it.
 	MaxRegistrationParts = 8
@@ -273,19 +212,6 @@ const (
 	// MaxPendingDefaults limits the writes of one class, possibly in flight, that a Lease records. It protects the size of a Lease. Beyond
 	// it, a request to make the same class default is refused until the first write is over.
 	MaxPendingDefaults = 8
-	// MaxGuardReviews limits the concurrent reviews that ask the API server, for classes that are to become default. It protects the API
-	// server. Beyond it, a review waits its turn until its deadline, and gets 503, and none waits for another's class to be stored.
-	MaxGuardReviews = 64
-	// MaxGuardReviewsOfNamespace limits these reviews for classes of one kind and namespace. It protects the default classes of the others.
-	// Beyond it, a review waits as above. Anybody who reaches the port without a client certificate can make up the kind and the namespace,
-	// and hold up default classes for as long as the flood lasts.
-	MaxGuardReviewsOfNamespace = MaxGuardReviews / 2
-	// MaxWaitingGuardReviews limits the reviews that have such a turn or wait for one. It protects the connections: a connection with a
-	// waiting review is not closed for another. Beyond it, a review gets 503 at once.
-	MaxWaitingGuardReviews = MaxConnections / 2
-	// MaxWaitingGuardReviewsOfNamespace is the same limit for classes of one kind and namespace. It protects the default classes of the
-	// others.
-	MaxWaitingGuardReviewsOfNamespace = MaxWaitingGuardReviews / 4
 	// MaxPendingBytes limits the JSON in which a Lease records its pending writes; classbind writes less. It protects memory from a Lease
 	// that somebody edited. Beyond it, reading the Lease is an error that says how to delete it.
 	MaxPendingBytes = 8 << 10
@@ -307,4 +233,44 @@ const (
 	// MaxUIDBytes limits the uid and the resourceVersion of a class, as a Lease records them. It protects the size of a Lease. Beyond it,
 	// the review is refused (400): no API server sends it.
 	MaxUIDBytes = 128
+)
+
+// Limiter is how many requests of a sort may run at once, of all keys and of one, and how many may run or wait. A key is the namespace of
+// the claims where nothing else is said, so that none takes the places of others. Beyond InFlight or PerKey, a request waits its turn until
+// its deadline, and gets 503. Beyond Waiting or WaitingPerKey it gets that at once: a connection with a waiting review is not closed for
+// another.
+//
+// +kubebuilder:object:generate=false
+type Limiter struct {
+	InFlight, PerKey, Waiting, WaitingPerKey int
+	// Rest is how many times as long as a request ran its place stays taken for others of its key, and MaxRest the longest time.
+	Rest    int
+	MaxRest time.Duration
+}
+
+var (
+	// CostlyDecisions limits the decisions that cost more than FreeExpressionCost. It protects the CPU of a replica: for what is not free,
+	// one namespace gets at most 1/32 of one CPU. A claim that waits for others of its own namespace gets 429, which its client tries again.
+	CostlyDecisions = Limiter{2, 1, MaxConnections / 4, MaxConnections / 16, 31, 250 * time.Millisecond}
+	// AccessReviews limits the SubjectAccessReviews of a replica. It protects the API server, and the claims of other namespaces where an
+	// authorizer hangs.
+	AccessReviews = Limiter{InFlight: 64, PerKey: 8, Waiting: MaxConnections / 4, WaitingPerKey: MaxConnections / 16}
+	// ClassWaits limits the claims that wait for a class, for up to MaxClassWait. Beyond it, a claim is answered at once from what is known.
+	ClassWaits = Limiter{InFlight: 250, PerKey: 125, Waiting: 250, WaitingPerKey: 125}
+	// LiveReads limits the reads of the API server for claims that name an object which is not known. It protects the API server. Those that
+	// wait are counted by claim: a read may be for several.
+	LiveReads = Limiter{InFlight: 8, PerKey: 4, Waiting: MaxConnections / 4, WaitingPerKey: MaxConnections / 8}
+	// RegistrationReads limits the reads of the API server for claims and classes of kinds that this replica does not know, and for the
+	// namespaces of new default classes. All have one key. It protects the API server from made-up reviews.
+	RegistrationReads = Limiter{InFlight: 8, PerKey: 8, Waiting: MaxConnections / 8, WaitingPerKey: MaxConnections / 8}
+	// NamedReads limits the reads of classes that claims name. It protects the API server.
+	NamedReads = Limiter{InFlight: 8, PerKey: 2, Waiting: MaxConnections / 8, WaitingPerKey: MaxConnections / 32}
+	// RegistrationReviews limits the reviews of ClaimKinds and ClassKinds, which have one key. It protects the API server, and the CPU that
+	// compiles their expressions: a flood of made-up reviews takes at most 0.4 CPUs of a replica. Beyond it, a registration is stored
+	// without warnings.
+	RegistrationReviews = Limiter{2, 2, 16, 16, 4, 50 * time.Millisecond}
+	// GuardReviews limits the reviews that ask the API server, for classes that are to become default. It protects the API server. A key is
+	// a kind of classes and a namespace. Anybody who reaches the port without a client certificate can make these up, and hold up default
+	// classes for as long as the flood lasts.
+	GuardReviews = Limiter{InFlight: 64, PerKey: 32, Waiting: MaxConnections / 2, WaitingPerKey: MaxConnections / 8}
 )

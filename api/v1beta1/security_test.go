@@ -62,20 +62,21 @@ func TestSecurityNamesTests(t *testing.T) {
 	}
 }
 
-// limitsTable returns a table with a row for each constant in limits.go: its name, its number and its comment.
+// limitsTable returns a table with a row for each constant and limiter in limits.go: its name, its numbers and its comment.
 func limitsTable(t *testing.T) string {
 	t.Helper()
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, "limits.go", nil, parser.ParseComments)
 	require.NoError(t, err)
 	config := types.Config{Importer: onlyTime{}}
-	limits, err := config.Check("limits", files, []*ast.File{file}, nil)
+	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
+	limits, err := config.Check("limits", files, []*ast.File{file}, info)
 	require.NoError(t, err)
 	var table strings.Builder
 	table.WriteString("| limit | number | |\n|---|---|---|\n")
 	for _, declaration := range file.Decls {
 		block, ok := declaration.(*ast.GenDecl)
-		if !ok || block.Tok != token.CONST {
+		if !ok || block.Tok != token.CONST && block.Tok != token.VAR {
 			continue
 		}
 		for _, spec := range block.Specs {
@@ -84,23 +85,42 @@ func limitsTable(t *testing.T) string {
 			name := limit.Names[0].Name
 			comment := strings.Join(strings.Fields(limit.Doc.Text()), " ")
 			require.True(t, strings.HasPrefix(comment, name+" "), "We should have a comment on %s.", name)
-			fmt.Fprintf(&table, "| `%s` | %s | %s |\n", name, number(t, limits.Scope().Lookup(name).(*types.Const)), strings.TrimPrefix(comment, name+" "))
+			value := ""
+			if c, ok := limits.Scope().Lookup(name).(*types.Const); ok {
+				value = number(t, name, types.TypeAndValue{Type: c.Type(), Value: c.Val()})
+			} else {
+				value = limiter(t, name, limit.Values[0].(*ast.CompositeLit), info)
+			}
+			fmt.Fprintf(&table, "| `%s` | %s | %s |\n", name, value, strings.TrimPrefix(comment, name+" "))
 		}
 	}
 	return table.String()
 }
 
-// number formats a constant as a reader would write it.
-func number(t *testing.T, c *types.Const) string {
+// limiter formats the fields of a Limiter.
+func limiter(t *testing.T, name string, literal *ast.CompositeLit, info *types.Info) string {
 	t.Helper()
-	n, exact := constant.Int64Val(c.Val())
-	require.True(t, exact, "%s: must be a whole number", c.Name())
+	texts := []string{"%s at once", "%s of one key", "%s with those that wait", "%s of one key", "rests %s times as long", "at most %s"}
+	for i, field := range literal.Elts {
+		if named, ok := field.(*ast.KeyValueExpr); ok {
+			field = named.Value
+		}
+		texts[i] = fmt.Sprintf(texts[i], number(t, name, info.Types[field]))
+	}
+	return strings.Join(texts[:len(literal.Elts)], ", ")
+}
+
+// number formats a constant as a reader would write it.
+func number(t *testing.T, name string, c types.TypeAndValue) string {
+	t.Helper()
+	n, exact := constant.Int64Val(c.Value)
+	require.True(t, exact, "%s: must be a whole number", name)
 	switch {
-	case strings.HasSuffix(c.Type().String(), "Duration"):
+	case strings.HasSuffix(c.Type.String(), "Duration"):
 		return time.Duration(n).String()
 	case n >= 1<<20 && n%(1<<20) == 0:
 		return fmt.Sprint(n>>20, " MiB")
-	case n >= 1<<10 && n%(1<<10) == 0 && strings.Contains(c.Name(), "Byte"):
+	case n >= 1<<10 && n%(1<<10) == 0 && strings.Contains(name, "Byte"):
 		return fmt.Sprint(n>>10, " KiB")
 	}
 	return fmt.Sprint(n)

@@ -40,11 +40,8 @@ type Reviews struct {
 // NewReviews returns those of a client.
 func NewReviews(client authorizationclient.SubjectAccessReviewInterface) *Reviews {
 	return &Reviews{
-		client: client,
-		limiter: fair.NewLimiter(fair.Limits{
-			Running: v1beta1.MaxAccessReviews, RunningOfKey: v1beta1.MaxAccessReviewsOfNamespace,
-			Waiting: v1beta1.MaxWaitingAccessReviews, WaitingOfKey: v1beta1.MaxWaitingAccessReviewsOfNamespace,
-		}),
+		client:  client,
+		limiter: fair.NewLimiter(v1beta1.AccessReviews),
 		answers: utilcache.NewLRUExpireCache(v1beta1.MaxAccessAnswers),
 		answered: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "classbind_access_reviews_total",

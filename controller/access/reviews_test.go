@@ -149,7 +149,7 @@ func TestReviewsThatHang(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		full := atomic.Int32{}
-		for range 2 * v1beta1.MaxWaitingAccessReviewsOfNamespace {
+		for range 2 * v1beta1.AccessReviews.WaitingPerKey {
 			go func() {
 				allowed, err := gate.Admits(ctx, selector.Admit, v, claim.Claim{Namespace: "slow"}, class)
 				assert.False(t, allowed)
@@ -161,11 +161,11 @@ func TestReviewsThatHang(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		assert.EqualValues(t, v1beta1.MaxAccessReviewsOfNamespace, hanging.Load(), "We should give a namespace a part of the places.")
-		assert.EqualValues(t, v1beta1.MaxWaitingAccessReviewsOfNamespace, full.Load(), "We should have few of one namespace wait.")
+		assert.EqualValues(t, v1beta1.AccessReviews.PerKey, hanging.Load(), "We should give a namespace a part of the places.")
+		assert.EqualValues(t, v1beta1.AccessReviews.WaitingPerKey, full.Load(), "We should have few of one namespace wait.")
 		ended, end := context.WithCancel(t.Context())
 		end()
-		for range 2 * v1beta1.MaxAccessReviewsOfNamespace { // None of them takes a place for good.
+		for range 2 * v1beta1.AccessReviews.PerKey { // None of them takes a place for good.
 			_, err := gate.Admits(ended, selector.Admit, v, claim.Claim{Namespace: "quick"}, class)
 			require.ErrorIs(t, err, context.Canceled)
 		}

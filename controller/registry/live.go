@@ -184,14 +184,6 @@ func (l *LiveReads) get(ctx context.Context, name string, object client.Object) 
 	return l.api.Get(ctx, client.ObjectKey{Name: name}, object)
 }
 
-// newReadLimiter limits the reads that reviews cause, those of one key to a part: anybody who reaches our port can make names up.
-func newReadLimiter(part int) *fair.Limiter {
-	return fair.NewLimiter(fair.Limits{
-		Running: v1beta1.MaxRegistrationReads, RunningOfKey: max(v1beta1.MaxRegistrationReads/part, 1),
-		Waiting: v1beta1.MaxWaitingRegistrationReads, WaitingOfKey: max(v1beta1.MaxWaitingRegistrationReads/part, 1),
-	})
-}
-
 // inTurn waits for a turn, unless too many wait already. done ends the turn.
 func inTurn(ctx context.Context, limiter *fair.Limiter, key string) (done func(), err error) {
 	if done, err = limiter.Take(ctx, key); err != nil {

@@ -70,9 +70,9 @@ func TestRegisteredIsBounded(t *testing.T) {
 			})
 		}
 		all.Wait()
-		assert.EqualValues(t, v1beta1.MaxRegistrationReads, h.asked.Load(), "We should not ask for whatever somebody makes up all at once.")
-		assert.EqualValues(t, v1beta1.MaxWaitingRegistrationReads, late.Load(), "We should have so many wait.")
-		assert.EqualValues(t, 300-v1beta1.MaxWaitingRegistrationReads, refused.Load(), "We should tell the others at once.")
+		assert.EqualValues(t, v1beta1.RegistrationReads.InFlight, h.asked.Load(), "We should not ask for whatever somebody makes up all at once.")
+		assert.EqualValues(t, v1beta1.RegistrationReads.Waiting, late.Load(), "We should have so many wait.")
+		assert.EqualValues(t, 300-v1beta1.RegistrationReads.Waiting, refused.Load(), "We should tell the others at once.")
 	})
 }
 

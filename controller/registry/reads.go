@@ -69,9 +69,9 @@ func (r *reads) ask(namespace string, k readKey) (*sharedRead, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.claims.Of(namespace) >= v1beta1.MaxClaimsInLiveReadsOfNamespace:
+	case r.claims.Of(namespace) >= v1beta1.LiveReads.WaitingPerKey:
 		return nil, errTooManyReads
-	case r.claims.All() >= v1beta1.MaxClaimsInLiveReads:
+	case r.claims.All() >= v1beta1.LiveReads.Waiting:
 		return nil, errTooManyClaims
 	}
 	next := r.next[k]
@@ -127,10 +127,10 @@ func (r *reads) leave(namespace string, s *sharedRead) {
 // begin starts as many reads as may run at once. The caller holds mu.
 func (r *reads) begin() {
 	mayBegin := func(namespace string, s *sharedRead) bool {
-		return r.running.Of(namespace) < v1beta1.MaxLiveReadsOfNamespace &&
+		return r.running.Of(namespace) < v1beta1.LiveReads.PerKey &&
 			r.busy[s.key] == nil && r.ofGroup.Of(s.key.served.Group) < v1beta1.MaxLiveReadsOfAPIGroup
 	}
-	for r.running.All() < v1beta1.MaxLiveReads {
+	for r.running.All() < v1beta1.LiveReads.InFlight {
 		namespace, s, ok := r.waiting.Pop(mayBegin)
 		if !ok {
 			return

@@ -158,12 +158,12 @@ func TestReadsOfManyClaims(t *testing.T) {
 				s, r := newSlowReads()
 				key := func(i int, name string) readKey { return keyOf(fmt.Sprintf("group-%d.example.org", i%tc.groups), name) }
 				var hostile []<-chan error
-				for i := range v1beta1.MaxClaimsInLiveReadsOfNamespace {
+				for i := range v1beta1.LiveReads.WaitingPerKey {
 					hostile = append(hostile, claimant(r, "hostile", key(i, fmt.Sprint(i))))
 				}
 				synctest.Wait()
 				now, _, _ := s.seen()
-				assert.Equal(t, v1beta1.MaxLiveReadsOfNamespace, now, "We should read no more for one namespace, though nobody else asks.")
+				assert.Equal(t, v1beta1.LiveReads.PerKey, now, "We should read no more for one namespace, though nobody else asks.")
 
 				start := time.Now()
 				require.NoError(t, <-claimant(r, "honest", key(0, "gold")), "We should read for another namespace's claim in time.")
@@ -183,7 +183,7 @@ func TestReadsOfManyClaims(t *testing.T) {
 				assert.Positive(t, failed, "We should have some wait in vain who ask for more than can be read.")
 				synctest.Wait()
 				_, most, began := s.seen()
-				assert.LessOrEqual(t, most, v1beta1.MaxLiveReads, "We should read no more at once.")
+				assert.LessOrEqual(t, most, v1beta1.LiveReads.InFlight, "We should read no more at once.")
 				time.Sleep(time.Minute)
 				assert.Equal(t, len(began), s.count(), "We should not read for those who have gone.")
 				assertNothingLeft(t, r)
@@ -233,7 +233,7 @@ func TestClaimsThatWaitAreBounded(t *testing.T) {
 			}
 			return refused
 		}
-		const most, share = v1beta1.MaxClaimsInLiveReads, v1beta1.MaxClaimsInLiveReadsOfNamespace
+		most, share := v1beta1.LiveReads.Waiting, v1beta1.LiveReads.WaitingPerKey
 		assert.Len(t, ask("hostile", 2*most), 2*most-share, "We should have as many wait as one namespace may.")
 		assert.Empty(t, ask("honest", 1), "We should have others wait, too.")
 		assert.Len(t, ask("third", share), 1, "We should have no more wait than may in all.")

@@ -26,6 +26,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/fair"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/recovered"
 	"github.com/classbind/classbind/selector/rules"
@@ -64,7 +65,7 @@ func newRegistration(cache, live client.Reader, resolver cluster.Resolver, class
 	}
 	reads := &LiveReads{
 		api: live, resources: resources, classKinds: known, related: related, client: classes,
-		readLimiter: newReadLimiter(1), namedLimiter: newReadLimiter(4),
+		readLimiter: fair.NewLimiter(v1beta1.RegistrationReads), namedLimiter: fair.NewLimiter(v1beta1.NamedReads),
 	}
 	reads.reads = newReads(reads.readRelated)
 	return &Registration{

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 func TestQueue(t *testing.T) {
@@ -38,7 +40,7 @@ func TestQueue(t *testing.T) {
 
 func TestLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewLimiter(Limits{Running: 3, RunningOfKey: 2, Waiting: 7, WaitingOfKey: 4})
+		l := NewLimiter(v1beta1.Limiter{InFlight: 3, PerKey: 2, Waiting: 7, WaitingPerKey: 4})
 		var mu sync.Mutex
 		var began []string
 		ends := map[string]chan struct{}{"a": make(chan struct{}), "b": make(chan struct{})}
@@ -97,7 +99,7 @@ func TestLimiter(t *testing.T) {
 
 func TestLimiterRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewLimiter(Limits{Running: 1, RunningOfKey: 1, Waiting: 10, WaitingOfKey: 5, Rest: 7, MaxRest: time.Second})
+		l := NewLimiter(v1beta1.Limiter{InFlight: 1, PerKey: 1, Waiting: 10, WaitingPerKey: 5, Rest: 7, MaxRest: time.Second})
 		run := func(key string, d time.Duration) {
 			done, err := l.Take(t.Context(), key)
 			require.NoError(t, err)

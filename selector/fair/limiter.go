@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/recovered"
 )
 
@@ -17,17 +18,9 @@ var (
 	ErrKeyFull = errors.New("too many wait; try again in a moment")
 )
 
-// Limits are how many requests may run at once, and how many may run or wait, of all keys and of one.
-type Limits struct {
-	Running, RunningOfKey, Waiting, WaitingOfKey int
-	// Rest is how many times as long as a request ran its place stays taken for others of its key, and MaxRest the longest time.
-	Rest    int
-	MaxRest time.Duration
-}
-
 // Limiter lets few requests run at once, and of these a part of one key. Others wait, and keys take turns.
 type Limiter struct {
-	limits Limits
+	limits v1beta1.Limiter
 
 	mu      sync.Mutex // guards all below
 	running Counts
@@ -36,7 +29,7 @@ type Limiter struct {
 }
 
 // NewLimiter returns a Limiter with these limits.
-func NewLimiter(limits Limits) *Limiter { return &Limiter{limits: limits} }
+func NewLimiter(limits v1beta1.Limiter) *Limiter { return &Limiter{limits: limits} }
 
 // Take waits until a request of a key may run, until done is called. It fails with ErrFull or
 // ErrKeyFull, or when ctx ends. One that may run at once does so even after ctx has ended.
@@ -63,7 +56,7 @@ func (l *Limiter) Take(ctx context.Context, key string) (done func(), err error)
 func (l *Limiter) enter(key string, begun chan struct{}) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.running.Of(key)+l.waiting.LenOf(key) >= l.limits.WaitingOfKey {
+	if l.running.Of(key)+l.waiting.LenOf(key) >= l.limits.WaitingPerKey {
 		return ErrKeyFull
 	}
 	if l.running.All()+l.waiting.Len() >= l.limits.Waiting {
@@ -107,12 +100,12 @@ func (l *Limiter) leave(key string, rest time.Duration) {
 }
 
 func (l *Limiter) mayRun(key string, _ chan struct{}) bool {
-	return l.running.Of(key)+l.resting.Of(key) < l.limits.RunningOfKey
+	return l.running.Of(key)+l.resting.Of(key) < l.limits.PerKey
 }
 
 // begin lets those run that may. The caller holds mu.
 func (l *Limiter) begin() {
-	for l.running.All() < l.limits.Running {
+	for l.running.All() < l.limits.InFlight {
 		key, begun, ok := l.waiting.Pop(l.mayRun)
 		if !ok {
 			return
@@ -126,7 +119,7 @@ func (l *Limiter) begin() {
 func (l *Limiter) Wanted(key string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.waiting.LenOf(key) > 0 || l.waiting.Len() > 0 && l.running.All() == l.limits.Running
+	return l.waiting.LenOf(key) > 0 || l.waiting.Len() > 0 && l.running.All() == l.limits.InFlight
 }
 
 // Counts are numbers by key. Its user locks it. The zero value has none.
