@@ -62,7 +62,7 @@ func BenchmarkChoose(b *testing.B) {
 // reportCPU of some work: the least of the thread in 15 tries to do it many times.
 func reportCPU(b *testing.B, bound time.Duration, many int, work func()) {
 	for b.Loop() {
-		least := cost.LeastCPU(0, func() {
+		least := cost.LeastCPU(15, 0, func() {
 			for range many {
 				work()
 			}

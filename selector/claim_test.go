@@ -281,7 +281,7 @@ func TestOptional(t *testing.T) {
 				kind.SetPaths(CheckPaths(kind, schemaOfCRD(t, required)))
 			}
 			classes := newKind("as.example.org", "A")
-			d, err := new(Decider).Decide(t.Context(), newView(kind, []*inventory.Classes{inventory.NewClasses(classes, []*inventory.Class{{Kind: classes, Name: "a", Weight: 1}})}),
+			d, err := new(Decider).Decide(t.Context(), NewView(kind, []*inventory.Classes{inventory.NewClasses(classes, []*inventory.Class{{Kind: classes, Name: "a", Weight: 1}})}),
 				kind.Read("team", "db", decode(t, tc.claim)), Admit)
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, tc.leftAlone, d.Claim.LeftAlone, tc.reason)
@@ -347,7 +347,7 @@ func TestPrecedence(t *testing.T) {
 			if tc.unread == nil {
 				all = append(all, inventory.NewClasses(local, tc.locals))
 			}
-			view := newView(kind, all)
+			view := NewView(kind, all)
 			view.Unread = tc.unread
 			e, err := new(Decider).Explain(t.Context(), view, kind.Read("team", "db", decode(t, `{spec: {}}`)))
 			require.NoError(t, err)

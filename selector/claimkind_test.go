@@ -100,7 +100,7 @@ func TestEnumerationsAreOpen(t *testing.T) {
 		text, err := json.Marshal(object("FromALaterRelease"))
 		require.NoError(t, err)
 		require.NoError(t, json.Unmarshal(text, &k.Spec))
-		view := newView(NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(newKind("as.example.org", "Class"), nil)})
+		view := NewView(NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(newKind("as.example.org", "Class"), nil)})
 		require.NotNil(t, view.Fault, path)
 		assert.Equal(t, v1beta1.ReasonUnknownValue, view.Fault.Reason, path)
 		assert.Contains(t, view.Fault.Text, `has the `+strings.TrimPrefix(path, "spec.")+` "FromALaterRelease"`)

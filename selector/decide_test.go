@@ -125,7 +125,7 @@ func TestLacks(t *testing.T) {
 			if tc.change != nil {
 				tc.change(k)
 			}
-			view := newView(withPaths(k, PathsCheck{Required: tc.required}), []*inventory.Classes{manyClasses("as.example.org", 1, 1)})
+			view := NewView(withPaths(k, PathsCheck{Required: tc.required}), []*inventory.Classes{manyClasses("as.example.org", 1, 1)})
 			d := decided(t, new(Decider), view, view.Kind.Read("team", "db", decode(t, tc.claim)), tc.mode)
 			assert.Equal(t, tc.want, d.Lacks, tc.reason)
 			assert.Equal(t, tc.denied, d.Denied(), tc.reason)
@@ -172,7 +172,7 @@ func TestViewLeavesOut(t *testing.T) {
 				kind := newKind(name, cmp.Or(tc.kinds[name], "Class"))
 				all = append(all, inventory.NewClasses(kind, []*inventory.Class{kind.NewClass(&metav1.ObjectMeta{Name: "gold"}, nil)}))
 			}
-			view := newView(NewClaimKind(k), all)
+			view := NewView(NewClaimKind(k), all)
 			require.Nil(t, view.Fault, tc.reason)
 			var got []string
 			for _, classes := range view.Classes {
@@ -236,7 +236,7 @@ func registered(t *testing.T) map[string]func(classes []map[string]any) *View {
 					}
 					offered = append(offered, inventory.NewClasses(ck, classes))
 				}
-				return newView(NewClaimKind(k), offered)
+				return NewView(NewClaimKind(k), offered)
 			}
 		}
 	}
@@ -369,11 +369,6 @@ func crossplaneClassKind() v1beta1.ClassKindSpec {
 		Default: v1beta1.Source{Annotation: defaultAnnotation},
 		Weight:  v1beta1.Source{Annotation: weightAnnotation},
 	}
-}
-
-// newView makes a view with an index, as an inventory does.
-func newView(kind *ClaimKind, classes []*inventory.Classes) *View {
-	return NewView(kind, classes)
 }
 
 var (

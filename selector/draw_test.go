@@ -34,7 +34,7 @@ var gold = labels.SelectorFromSet(labels.Set{"tier": "gold"})
 // depend on how many of its own kind match, nor on how many do not.
 func TestDrawIsFair(t *testing.T) {
 	for _, seed := range []v1beta1.Seed{v1beta1.SeedClaim, v1beta1.SeedRequest} {
-		view := newView(kindOf(func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed = seed }), []*inventory.Classes{
+		view := NewView(kindOf(func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed = seed }), []*inventory.Classes{
 			manyClasses("as.example.org", 200, 6), manyClasses("bs.example.org", 90, 3), manyClasses("cs.example.org", 10, 1),
 		})
 		require.Equal(t, 300, view.Len())
@@ -225,7 +225,7 @@ func weighed(k *v1beta1.ClaimKind, weights map[string]int64) *View {
 	for kind := range classes {
 		offered = append(offered, inventory.NewClasses(kinds[kind], classes[kind]))
 	}
-	return newView(NewClaimKind(k), offered)
+	return NewView(NewClaimKind(k), offered)
 }
 
 // unmix is the inverse of mix.

@@ -63,7 +63,7 @@ func TestExplainNearest(t *testing.T) {
 	classes = append(classes, kind.NewClass(&metav1.ObjectMeta{
 		Name: "cordoned", Labels: map[string]string{"tier": "gold"}, Annotations: map[string]string{v1beta1.CordonedAnnotation: "true"},
 	}, nil))
-	view := newView(NewClaimKind(postgres()), []*inventory.Classes{inventory.NewClasses(kind, classes)})
+	view := NewView(NewClaimKind(postgres()), []*inventory.Classes{inventory.NewClasses(kind, classes)})
 
 	e := explain(view, claim.Claim{Name: "a", Selector: labels.SelectorFromSet(labels.Set{"tier": "golds"})}, 0)
 	var got []string

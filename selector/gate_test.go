@@ -31,8 +31,8 @@ func refusing(reason string, names ...string) Gate {
 
 func TestGates(t *testing.T) {
 	claims := NewClaimKind(postgres())
-	view := newView(claims, []*inventory.Classes{manyClasses("as.example.org", 3, 3)})
-	newer := newView(claims, []*inventory.Classes{manyClasses("as.example.org", 4, 4)})
+	view := NewView(claims, []*inventory.Classes{manyClasses("as.example.org", 3, 3)})
+	newer := NewView(claims, []*inventory.Classes{manyClasses("as.example.org", 4, 4)})
 	ask := claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db", Selector: gold}}
 	var order []string // without gates
 	for _, c := range inOrder(view, ask.Claim, 0) {
@@ -149,7 +149,7 @@ func TestOrderIsTheDraw(t *testing.T) {
 
 // A claim may match any number of classes that its author may not use.
 func TestRefusalsAreBounded(t *testing.T) {
-	view := newView(NewClaimKind(postgres()), []*inventory.Classes{manyClasses("as.example.org", 10_000, 10_000)})
+	view := NewView(NewClaimKind(postgres()), []*inventory.Classes{manyClasses("as.example.org", 10_000, 10_000)})
 	asked := 0
 	d := Decider{Gates: []Gate{{Text: "forbidden", Admits: func(context.Context, Mode, *View, claim.Claim, *inventory.Class) (bool, error) {
 		asked++
@@ -167,7 +167,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 
 // A strategy commits the class that the gates admit, and no other.
 func TestGatesComeBeforeTheCommit(t *testing.T) {
-	view := newView(kindOf(spec(`{choice: {strategy: RoundRobin}}`)), []*inventory.Classes{manyClasses("as.example.org", 3, 3)})
+	view := NewView(kindOf(spec(`{choice: {strategy: RoundRobin}}`)), []*inventory.Classes{manyClasses("as.example.org", 3, 3)})
 	d := Decider{Gates: []Gate{refusing("Full", "class-001")}}
 	got := map[string]int{}
 	for i := range 10 {
@@ -187,7 +187,7 @@ func TestModes(t *testing.T) {
 		t.Run(fmt.Sprint(mode), func(t *testing.T) {
 			kind := kindOf(spec(`{choice: {strategy: LeastClaims}}`))
 			kind.Tally = &Tally{}
-			view := newView(kind, []*inventory.Classes{manyClasses("as.example.org", 1, 1)})
+			view := NewView(kind, []*inventory.Classes{manyClasses("as.example.org", 1, 1)})
 			asked := Mode(-1)
 			d := Decider{
 				Gates: []Gate{{Admits: func(_ context.Context, m Mode, _ *View, _ claim.Claim, _ *inventory.Class) (bool, error) {
@@ -199,14 +199,14 @@ func TestModes(t *testing.T) {
 			got := decided(t, &d, view, claim.Intake{Claim: nthClaim(1)}, mode)
 			assert.Equal(t, want.commits, kind.Tally.claims(kind.CountedAs(got.Class)) == 1, "We should count a claim only where the decision counts.")
 			assert.Equal(t, mode, asked, "We should tell gates what the decision is for.")
-			got = decided(t, &d, outdated(newView(kind, nil)), claim.Intake{Claim: nthClaim(1)}, mode)
+			got = decided(t, &d, outdated(NewView(kind, nil)), claim.Intake{Claim: nthClaim(1)}, mode)
 			assert.Equal(t, want.waits, got.Waited == WaitNone, "We should wait only while a claim is created.")
 		})
 	}
 }
 
 func TestExplainRefusals(t *testing.T) {
-	view := newView(NewClaimKind(postgres()), []*inventory.Classes{manyClasses("as.example.org", 3, 3)})
+	view := NewView(NewClaimKind(postgres()), []*inventory.Classes{manyClasses("as.example.org", 3, 3)})
 	first := choose(view, nthClaim(1), 0).Class
 	d := Decider{Gates: []Gate{refusing("Full", first.Name)}}
 	e, err := d.Explain(t.Context(), view, claim.Intake{Claim: nthClaim(1)})
@@ -232,7 +232,7 @@ func TestExplainDefaultsOfSeats(t *testing.T) {
 	marked := map[string]string{defaultAnnotation: "true"}
 	kind, all := newKind("as.example.org", "Own", k.Name), newKind("bs.example.org", "All", k.Name)
 	kind.Namespaced = true
-	view := newView(NewClaimKind(k), []*inventory.Classes{
+	view := NewView(NewClaimKind(k), []*inventory.Classes{
 		inventory.NewClasses(kind, []*inventory.Class{kind.NewClass(&metav1.ObjectMeta{Namespace: "team", Name: "own", Annotations: marked}, nil)}),
 		inventory.NewClasses(all, []*inventory.Class{all.NewClass(&metav1.ObjectMeta{Name: "all", Annotations: marked}, nil)}),
 	})
@@ -255,7 +255,7 @@ func TestExplainDefaultsOfSeats(t *testing.T) {
 
 // A command may take its time, as no server may.
 func TestPatience(t *testing.T) {
-	view := newView(NewClaimKind(postgres()), []*inventory.Classes{manyClasses("as.example.org", 300, 300)})
+	view := NewView(NewClaimKind(postgres()), []*inventory.Classes{manyClasses("as.example.org", 300, 300)})
 	d := Decider{Patient: true, Gates: []Gate{{Text: "forbidden", Admits: func(_ context.Context, _ Mode, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
 		return c.Name == "class-042", nil
 	}}}}
@@ -269,7 +269,7 @@ func TestPatience(t *testing.T) {
 func TestGateFailsLate(t *testing.T) {
 	failed := errors.New("the authorizer does not answer")
 	kind := kindOf(spec(`{choice: {strategy: RoundRobin}}`))
-	view := newView(kind, []*inventory.Classes{manyClasses("as.example.org", 2, 2)})
+	view := NewView(kind, []*inventory.Classes{manyClasses("as.example.org", 2, 2)})
 	asked := 0
 	d := Decider{
 		Gates: []Gate{{Text: "full", Admits: func(_ context.Context, _ Mode, _ *View, c claim.Claim, class *inventory.Class) (bool, error) {
@@ -286,7 +286,7 @@ func TestGateFailsLate(t *testing.T) {
 	require.ErrorContains(t, err, "which classes are full", "We should say what could not be told.")
 	assert.Nil(t, got.Class, "We should not have a class of a draw that did not count.")
 
-	got, err = d.Decide(t.Context(), outdated(newView(kind, nil)), claim.Intake{Claim: nthClaim(1)}, Admit)
+	got, err = d.Decide(t.Context(), outdated(NewView(kind, nil)), claim.Intake{Claim: nthClaim(1)}, Admit)
 	require.ErrorIs(t, err, failed)
 	assert.Nil(t, got.Class)
 }
@@ -376,7 +376,7 @@ func TestUse(t *testing.T) {
 		"Usable":       {why: "We should tell what the claim may use.", allowed: []string{"class-998", "class-999"}, roles: "all", asked: v1beta1.MaxUnlikelyRefusals + 2, warning: `no class that namespace "team" may use matches the selector "tier=gold": it may use as.example.org/class-998, as.example.org/class-999; classbind classes`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			view := newView(NewClaimKind(usedByNamespaces()), []*inventory.Classes{manyClasses("as.example.org", 1000, 990)})
+			view := NewView(NewClaimKind(usedByNamespaces()), []*inventory.Classes{manyClasses("as.example.org", 1000, 990)})
 			a := &authorizer{allowed: map[string][]string{team: tc.allowed, `namespace "other"`: named(0, 1000)}}
 			d := Decider{Gates: []Gate{a.gate()}}
 			switch tc.roles {
@@ -412,7 +412,7 @@ func TestUseOfDefaults(t *testing.T) {
 	own.Namespaced = true
 	mark := map[string]string{defaultAnnotation: "true"}
 	kind := NewClaimKind(usedByNamespaces())
-	view := newView(kind, []*inventory.Classes{
+	view := NewView(kind, []*inventory.Classes{
 		inventory.NewClasses(own, []*inventory.Class{own.NewClass(&metav1.ObjectMeta{Namespace: "team", Name: "own", Annotations: mark}, nil)}),
 		inventory.NewClasses(all, []*inventory.Class{
 			all.NewClass(&metav1.ObjectMeta{Name: "all", Annotations: mark}, nil), all.NewClass(&metav1.ObjectMeta{Name: "more", Annotations: mark}, nil),
@@ -455,7 +455,7 @@ func TestUsesOfOneName(t *testing.T) {
 	as, bs := newKind("as.example.org", "A"), newKind("bs.example.org", "B")
 	as.Namespaced = true
 	c := bs.NewClass(&metav1.ObjectMeta{Name: "x"}, nil)
-	view := newView(NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(as, nil), inventory.NewClasses(bs, []*inventory.Class{c})})
+	view := NewView(NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(as, nil), inventory.NewClasses(bs, []*inventory.Class{c})})
 	assert.ElementsMatch(t, []access.Class{{Resource: bs.Resource(), Name: "x"}, {Resource: as.Resource(), Namespace: "team", Name: "x"}}, view.Uses("team", c))
 }
 
@@ -467,7 +467,7 @@ func TestUseOfDefaultIfAny(t *testing.T) {
 	hidden := of.NewClass(&metav1.ObjectMeta{Name: "hidden", Annotations: map[string]string{defaultAnnotation: "true"}}, nil)
 	a := &authorizer{}
 	d := Decider{Gates: []Gate{a.gate()}}
-	got := decided(t, &d, newView(NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(of, []*inventory.Class{hidden})}), claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db"}}, Admit)
+	got := decided(t, &d, NewView(NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(of, []*inventory.Class{hidden})}), claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db"}}, Admit)
 	assert.Nil(t, got.Class)
 	assert.False(t, got.Denied(), "We should not refuse it for a default that it may not use.")
 	assert.Empty(t, got.Warning(), "We should not tell of one.")
@@ -483,7 +483,7 @@ func TestUseOfManySeats(t *testing.T) {
 	for i := range 3 * v1beta1.MaxUnlikelyRefusals {
 		owned = append(owned, own.NewClass(&metav1.ObjectMeta{Namespace: "team", Name: fmt.Sprint("own-", i), Annotations: mark}, nil))
 	}
-	view := newView(NewClaimKind(usedByNamespaces()), []*inventory.Classes{
+	view := NewView(NewClaimKind(usedByNamespaces()), []*inventory.Classes{
 		inventory.NewClasses(own, owned), inventory.NewClasses(all, []*inventory.Class{all.NewClass(&metav1.ObjectMeta{Name: "all", Annotations: mark}, nil)}),
 	})
 	a := &authorizer{allowed: map[string][]string{`namespace "team"`: {"all"}}}
@@ -496,7 +496,7 @@ func TestUseOfManySeats(t *testing.T) {
 
 // An authorizer that fails for what else a claim may use does not make it fail.
 func TestUsableIsNotNeeded(t *testing.T) {
-	view := newView(NewClaimKind(usedByNamespaces()), []*inventory.Classes{manyClasses("as.example.org", 3, 0)})
+	view := NewView(NewClaimKind(usedByNamespaces()), []*inventory.Classes{manyClasses("as.example.org", 3, 0)})
 	d := Decider{Gates: []Gate{{Of: func(k *ClaimKind) bool { return k.Use != "" }, Admits: func(context.Context, Mode, *View, claim.Claim, *inventory.Class) (bool, error) {
 		return false, errors.New("no answer")
 	}}}}
@@ -553,13 +553,13 @@ func TestFilterFailsForOneClass(t *testing.T) {
 		return c.Name == "class-002", nil
 	}})
 	kind.free = len(kind.filters)
-	view := newView(kind, []*inventory.Classes{manyClasses("as.example.org", 4, 4)})
+	view := NewView(kind, []*inventory.Classes{manyClasses("as.example.org", 4, 4)})
 	got := choose(view, nthClaim(1), 0)
 	assert.Equal(t, 2, got.Candidates, "We should offer the others.")
 	assert.Equal(t, "Unfit=2", got.DroppedText(), "We should drop a class that cannot be judged.")
 	require.EqualError(t, got.DropErr, "no such field: spec.size")
 
-	alone := newView(kind, []*inventory.Classes{manyClasses("as.example.org", 4, 4).Without("", "class-000").Without("", "class-003")})
+	alone := NewView(kind, []*inventory.Classes{manyClasses("as.example.org", 4, 4).Without("", "class-000").Without("", "class-003")})
 	unmatched := choose(alone, nthClaim(1), 0)
 	assert.Contains(t, unmatched.Warning(), "dropped: 2 unfit; the first error: no such field: spec.size", "We should tell what is wrong with it.")
 	texts := map[string]string{}

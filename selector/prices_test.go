@@ -44,7 +44,7 @@ func TestPricesOfDecisions(t *testing.T) {
 			in := view.Kind.Read("team", "db", map[string]any{
 				"kind": "PostgreSQLInstance", "metadata": map[string]any{"name": "db", "namespace": "team"}, "spec": all(tc.spec),
 			})
-			took := cost.LeastCPU(cost.CPU, func() {
+			took := cost.LeastCPU(15, cost.CPU, func() {
 				decision, _ := new(Decider).Decide(t.Context(), view, in, Admit)
 				_ = fmt.Sprint(decision.DropErr)
 			})
@@ -67,7 +67,7 @@ func TestPricesOfClasses(t *testing.T) {
 	kind := inventory.NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, e.claims)
 	claimKind, spec := NewClaimKind(e.claims, e.kind), map[string]any{"list": make([]any, 999), "text": "0." + strings.Repeat("3", 16_000)}
 	require.Nil(t, kind.Fault)
-	took := cost.LeastCPU(cost.CPU, func() {
+	took := cost.LeastCPU(15, cost.CPU, func() {
 		class := kind.NewClass(&metav1.ObjectMeta{Name: "a"}, map[string]any{"spec": spec})
 		NewView(claimKind, []*inventory.Classes{inventory.NewClasses(kind, []*inventory.Class{class})})
 	})

@@ -163,7 +163,7 @@ func TestReadOtherAnnotation(t *testing.T) {
 	got = kind.Read("team", "db", decode(t, `{metadata: {annotations: {example.org/selector: "tier in"}}}`))
 	assert.Equal(t, []fieldFailed{{"metadata.annotations[example.org/selector]", field.ErrorTypeInvalid}}, failed(got.Problems))
 
-	d := choose(newView(kind, []*inventory.Classes{inventory.NewClasses(newKind("as.example.org", "A"), nil)}), claim.Claim{Name: "db"}, 0)
+	d := choose(NewView(kind, []*inventory.Classes{inventory.NewClasses(newKind("as.example.org", "A"), nil)}), claim.Claim{Name: "db"}, 0)
 	assert.Contains(t, d.Warning(), "the annotation example.org/selector", "We should tell the author to use that annotation.")
 }
 
@@ -201,7 +201,7 @@ func TestPatchOfReference(t *testing.T) {
 			in := kind.Read("team", "db", object)
 			require.Empty(t, in.Problems)
 			require.Empty(t, in.LeftAlone)
-			d := Decision{View: newView(kind, nil), Claim: in, Class: &inventory.Class{Kind: namespaced, Namespace: "team", Name: "gold"}}
+			d := Decision{View: NewView(kind, nil), Claim: in, Class: &inventory.Class{Kind: namespaced, Namespace: "team", Name: "gold"}}
 			patch, err := jsonpatch.DecodePatch(d.Patch())
 			require.NoError(t, err)
 			patched, err := patch.Apply(claim)
@@ -232,7 +232,7 @@ func TestLongNamesAreNoLabels(t *testing.T) {
 	} {
 		as := newKind("as.example.org", "A")
 		class := as.NewClass(&metav1.ObjectMeta{Name: strings.Repeat("a", tc.length)}, nil)
-		d := choose(newView(kindOf(tc.kind), []*inventory.Classes{inventory.NewClasses(as, []*inventory.Class{class})}), claim.Claim{Name: "db", Selector: labels.Everything()}, 0)
+		d := choose(NewView(kindOf(tc.kind), []*inventory.Classes{inventory.NewClasses(as, []*inventory.Class{class})}), claim.Claim{Name: "db", Selector: labels.Everything()}, 0)
 		assert.Equal(t, tc.dropped, d.DroppedText(), "%s: %s", name, tc.reason)
 		assert.Equal(t, tc.dropped == "", d.Class != nil, "%s: %s", name, tc.reason)
 	}

@@ -154,7 +154,7 @@ func newLimitedWorld(form v1beta1.ReferenceForm, strategy v1beta1.Strategy, capa
 		k := postgres()
 		k.Name = spec.ClaimKinds[i].Name
 		k.Spec.Choice.Strategy, k.Spec.Reference.Form = strategy, form
-		v := newView(NewClaimKind(k, ck), []*inventory.Classes{inventory.NewClasses(kind, w.classes)})
+		v := NewView(NewClaimKind(k, ck), []*inventory.Classes{inventory.NewClasses(kind, w.classes)})
 		v.Kind.Tally, v.Kind.Room = &Tally{}, w.Room
 		w.Snapshot[k.Name] = v
 	}

@@ -30,7 +30,7 @@ func secretWorld(spec string, secrets int, secret map[string]any) *View {
 	for i := range secrets {
 		add(fmt.Sprint("a-secret-", i), "secret", secret)
 	}
-	return newView(NewClaimKind(e.claims, e.kind), []*inventory.Classes{inventory.NewClasses(kind, classes)})
+	return NewView(NewClaimKind(e.claims, e.kind), []*inventory.Classes{inventory.NewClasses(kind, classes)})
 }
 
 // TestSecretsDoNotShow proves that whatever a namespace may not use, its claims get the same class and the same answer, to the byte: the

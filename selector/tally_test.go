@@ -34,7 +34,7 @@ func counting(n int, change ...func(*v1beta1.ClaimKindSpec)) *View {
 	for i := range classes {
 		classes[i] = kind.NewClass(&metav1.ObjectMeta{Name: fmt.Sprintf("gold-%d", i), Labels: map[string]string{"tier": "gold"}}, nil)
 	}
-	view := newView(NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(kind, classes)})
+	view := NewView(NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(kind, classes)})
 	view.Kind.Tally = &Tally{}
 	return view
 }
@@ -303,7 +303,7 @@ func tiers(kind *ClaimKind, classes map[string][]string) *View {
 		}
 		all = append(all, k.NewClass(&metav1.ObjectMeta{Name: name, Labels: has}, nil))
 	}
-	return newView(kind, []*inventory.Classes{inventory.NewClasses(k, all)})
+	return NewView(kind, []*inventory.Classes{inventory.NewClasses(k, all)})
 }
 
 func asks(i int, tier string) claim.Claim {
@@ -311,7 +311,7 @@ func asks(i int, tier string) claim.Claim {
 }
 
 func TestRoundRobin(t *testing.T) {
-	view := newView(inTurn(), []*inventory.Classes{
+	view := NewView(inTurn(), []*inventory.Classes{
 		manyClasses("as.example.org", 200, 6), manyClasses("bs.example.org", 90, 3), manyClasses("cs.example.org", 10, 1),
 	})
 	var order []string
@@ -396,7 +396,7 @@ func TestRoundRobinOfSeveralReplicas(t *testing.T) {
 }
 
 func TestRoundRobinAtOnce(t *testing.T) {
-	view := newView(inTurn(), []*inventory.Classes{manyClasses("as.example.org", 20, 7)})
+	view := NewView(inTurn(), []*inventory.Classes{manyClasses("as.example.org", 20, 7)})
 	var given [7]atomic.Int64
 	var working sync.WaitGroup
 	const workers, each = 8, 500

@@ -28,7 +28,7 @@ func (m *measured) add(t *testing.T, length int, work func()) bool {
 	const most = 32 << 20
 	allowed, runs := cost.CPU+cost.CPUPerMiB*time.Duration(length)/(1<<20), uint64(0)
 	before := allocated()
-	cpu := cost.LeastCPU(allowed, func() { runs++; work() })
+	cpu := cost.LeastCPU(3, allowed, func() { runs++; work() })
 	bytes := (allocated() - before) / runs
 	if m.count++; cpu > m.cpu {
 		m.cpu, m.length = cpu, length

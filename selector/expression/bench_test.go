@@ -20,7 +20,7 @@ func benchmarkClass(i int) map[string]any {
 	}
 }
 
-// worst are expressions and values that cost the most CPU for what they pay. A new function belongs here.
+// worst are loops, what they make, and patterns that cost the most CPU for what they pay. TestPrices has each function.
 var worst = []string{
 	"claim.list.exists(x, class.list.exists(y, x == y))",
 	"claim.list.exists(x, x in class.list)",
@@ -48,57 +48,13 @@ var worst = []string{
 	"claim.list.all(x, claim.medium.findAll('').size() == 1 || true)",
 	"claim.list.all(x, '%s'.format([claim.medium]) != '')",
 	"claim.list.all(x, '%s'.format([claim.modes]) != '')",
-	"claim.list.all(x, sets.contains(claim.modes, class.modes) || true)",
-	"claim.list.all(x, sets.intersects(claim.modes, class.modes) || true)",
-	"claim.list.all(x, sets.equivalent(claim.modes, class.modes) || true)",
-	"claim.list.all(x, url(claim.mediumurl).getHost() == '' || true)",
-	"claim.list.all(x, format.dns1123Label().validate(claim.medium).hasValue())",
-	"claim.list.all(x, claim.long.split('').size() > 1)",
-	"claim.list.all(x, claim.long.split('a').size() > 1)",
-	"claim.list.all(x, claim.long.replace('a', 'bcd') != '')",
-	"claim.list.all(x, claim.long.lowerAscii() != '')",
-	"claim.list.all(x, claim.unicode.upperAscii() != '')",
-	"claim.list.all(x, claim.unicode.charAt(10) != '')",
-	"claim.list.all(x, claim.unicode.substring(1, 10) != '')",
-	"claim.list.all(x, claim.unicode.indexOf('bb') < 0)",
-	"claim.list.all(x, claim.unicode.lastIndexOf('aab') < 0)",
-	"claim.list.all(x, claim.long.contains('aaaaab') || true)",
-	"claim.list.all(x, claim.long.startsWith(claim.long))",
-	"claim.list.all(x, claim.long.trim() != '')",
-	"claim.list.all(x, claim.list.join(',') != '')",
 	"claim.list.all(x, '%s %s'.format([claim.list, claim.long]) != '')",
 	"claim.list.all(x, '%s'.format([class.map]) != '')",
-	"claim.list.all(x, string(claim.number) != '')",
-	"claim.list.all(x, int(claim.digits) > 0)",
-	"claim.list.all(x, bytes(claim.long).size() > 0)",
-	"claim.list.all(x, quantity(claim.quantity).isGreaterThan(quantity('1Ki')))",
-	"claim.list.all(x, isQuantity(claim.long) || true)",
-	"claim.list.all(x, quantity(claim.quantity).add(quantity('1Ki')).compareTo(quantity('1')) == 1)",
-	"claim.list.all(x, url(claim.url).getHost() != '')",
-	"claim.list.all(x, isURL(claim.longurl))",
-	"claim.list.all(x, url(claim.query).getQuery().size() > 0)",
-	"claim.list.all(x, timestamp(claim.time) > timestamp('2020-01-01T00:00:00Z'))",
-	"claim.list.all(x, timestamp(claim.time).getFullYear() > 1)",
-	"claim.list.all(x, timestamp(claim.time).getHours('Europe/Paris') > -1)",
-	"claim.list.all(x, string(timestamp(claim.time)) != '')",
-	"claim.list.all(x, duration('1h1m1s') > duration(claim.duration))",
-	"claim.list.all(x, isIP(claim.ip) && ip(claim.ip).family() == 4)",
-	"claim.list.all(x, cidr('10.0.0.0/8').containsIP(claim.ip))",
-	"claim.list.all(x, !format.dns1123Label().validate(claim.long).hasValue() || true)",
-	"claim.list.all(x, !format.dns1123Subdomain().validate(claim.short).hasValue() || true)",
-	"claim.list.all(x, claim.numbers.sum() > 0)",
-	"claim.list.all(x, claim.numbers.isSorted() || claim.numbers.max() > 1 || claim.numbers.min() > 1)",
-	"claim.list.all(x, sets.contains(claim.list, class.list) || true)",
-	"claim.list.all(x, sets.intersects(claim.list, class.list) || true)",
-	"claim.list.all(x, sets.equivalent(claim.list, class.list) || true)",
-	"claim.list.all(x, claim.list.indexOf('nope') < 0)",
 	"claim.list.all(x, claim.list + claim.list == claim.list + claim.list)",
 	"claim.list.all(x, (claim.list + claim.list + claim.list + claim.list)[900] != 'zz')",
 	"claim.list.all(x, claim[?'none'].orValue('a') == 'a')",
 	"claim.list.all(x, claim.?list.hasValue())",
-	"claim.list.all(x, type(x) == string)",
 	"claim.list.all(x, x.a == 1 || true)",
-	"claim.list.all(x, int(x) == 1 || true)",
 	"claim.list.all(x, class.deep.a.b.c.d.e.f.g == 1)",
 	"claim.list.all(x, claim.number == 1 ? true : claim.number > 2)",
 	"claim.list.all(x, claim.nested == class.nested)",
@@ -110,11 +66,11 @@ var worst = []string{
 
 // worstInput has values as long as they may be.
 func worstInput() *Input {
-	list, bools, numbers, nested := []any{}, []any{}, []any{}, []any{}
+	list, bools, nested := []any{}, []any{}, []any{}
 	entries := map[string]any{}
 	for i := range 1000 {
 		list = append(list, "aaa"+string(rune('a'+i%26))+string(rune('a'+i/26%26)))
-		bools, numbers = append(bools, false), append(numbers, int64(1000-i))
+		bools = append(bools, false)
 		nested = append(nested, []any{})
 		entries["key-"+list[i].(string)] = int64(i)
 	}
@@ -123,10 +79,8 @@ func worstInput() *Input {
 		deep = map[string]any{name: deep}
 	}
 	values := map[string]any{
-		"list": list, "bools": bools, "numbers": numbers, "nested": nested, "map": entries, "deep": deep,
-		"long": strings.Repeat("a", 16000), "short": "abc", "unicode": strings.Repeat("ä", 8000), "number": int64(12345),
-		"medium": strings.Repeat("a", 200), "modes": list[:20], "mediumurl": "https://e.org/" + strings.Repeat("%41", 70), "digits": "12345", "quantity": "1000000000000000000000001.5", "url": "https://example.org/a", "longurl": "https://example.org/" + strings.Repeat("%41", 5000),
-		"query": "https://e.org?" + strings.Repeat("a=b&", 3900), "time": "2024-02-03T04:05:06.789Z", "duration": "1h2m3.5s", "ip": "10.0.0.1",
+		"list": list, "bools": bools, "nested": nested, "map": entries, "deep": deep, "modes": list[:20],
+		"long": strings.Repeat("a", 16000), "medium": strings.Repeat("a", 200), "short": "abc", "number": int64(12345),
 	}
 	var paths []fields.Path
 	for name := range values {

@@ -374,7 +374,7 @@ func newString(i interpreter.InterpretableV2, perByte uint64) interpreter.Interp
 }
 
 // A unit of cost is at most 50 ns of CPU on a machine of 2024, whatever the expression and its
-// values: BenchmarkUnits has the worst of each function.
+// values: TestPrices has each function, and BenchmarkUnits loops and patterns.
 const (
 	// callCost is that of an evaluation, beside what it does.
 	callCost = 10

@@ -148,12 +148,12 @@ func (m *Meter) Measure(t *testing.T, length int, work func(), input ...any) {
 	m.add(t, c, input)
 }
 
-// LeastCPU is the least that some work takes. It is done once, and up to fifteen times while that is more than enough.
-func LeastCPU(enough time.Duration, work func()) time.Duration {
+// LeastCPU is the least that some work takes. It is done once, and so many times while that is more than enough.
+func LeastCPU(tries int, enough time.Duration, work func()) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	least := time.Duration(math.MaxInt64)
-	for try := 0; try < 15 && least > enough; try++ {
+	for try := 0; try < tries && least > enough; try++ {
 		began := threadTime()
 		work()
 		least = min(least, threadTime()-began)
