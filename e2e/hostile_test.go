@@ -67,6 +67,7 @@ func attacks() []attack {
 		{"LongAnnotation", "We should refuse an annotation of a hundred thousand terms, at little cost.", claimAgain(4, 100*time.Millisecond, admit, []string{""}, selectorAnnotation(strings.Repeat("!a,", 80_000)+"!a")), []int{invalid}},
 		{"LargeSelector", "We should refuse a selector of megabytes, at little cost.", claimAgain(5, 2*time.Second, admit, []string{expressions(values(220_000), 1)}, ""), []int{invalid}},
 		{"Misses", "We should have few claims wait that nothing matches.", (*besieged).misses, []int{created, forbidden}},
+		{"ManyMisses", "We should answer other claims beside a thousand a second that nothing matches.", (*besieged).manyMisses, []int{ok}},
 		{"WaitingClaims", "We should bound the memory of claims that wait.", (*besieged).waitingClaims, nil},
 		{"AttractiveClass", "We should keep tenants apart.", (*besieged).attractiveClass, []int{ok, created, forbidden}},
 		{"EscapedClaim", "We should admit a claim that is six times as long in a review.", claimAgain(1, time.Second, admit, []string{`"classSelector":{"matchLabels":{"pool":"common"}},"note":"` + strings.Repeat("<", 750<<10) + `"`}, ""), []int{created}},
