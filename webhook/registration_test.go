@@ -133,7 +133,7 @@ func TestRegistrationReviewsTakeTurns(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, answers, 1)
 		require.ErrorIs(t, <-answers, errTooManyRegistrations, "We should not have more wait than may.")
-		assert.Equal(t, int32(v1beta1.RegistrationReviews.InFlight), running.Load(), "We should not run more at once than may.")
+		assert.EqualValues(t, v1beta1.RegistrationReviews.InFlight, running.Load(), "We should not run more at once than may.")
 		close(leave)
 		for range v1beta1.RegistrationReviews.Waiting {
 			require.NoError(t, <-answers, "We should answer all that waited.")

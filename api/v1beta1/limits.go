@@ -250,15 +250,15 @@ type Limiter struct {
 
 var (
 	// CostlyDecisions limits the decisions that cost more than FreeExpressionCost. It protects the CPU of a replica: for what is not free,
-	// one namespace gets at most 1/32 of one CPU. A claim that waits for others of its own namespace gets 429, which its client tries again.
+	// one namespace gets at most 1/32 of one CPU. A claim that waits for others of its namespace gets 429, which its client tries again.
 	CostlyDecisions = Limiter{2, 1, MaxConnections / 4, MaxConnections / 16, 31, 250 * time.Millisecond}
 	// AccessReviews limits the SubjectAccessReviews of a replica. It protects the API server, and the claims of other namespaces where an
 	// authorizer hangs.
 	AccessReviews = Limiter{InFlight: 64, PerKey: 8, Waiting: MaxConnections / 4, WaitingPerKey: MaxConnections / 16}
-	// ClassWaits limits the claims that wait for a class, for up to MaxClassWait. Beyond it, a claim is answered at once from what is known.
+	// ClassWaits limits the claims that wait for a class, up to MaxClassWait. Beyond it, a claim is answered at once from what is known.
 	ClassWaits = Limiter{InFlight: 250, PerKey: 125, Waiting: 250, WaitingPerKey: 125}
-	// LiveReads limits the reads of the API server for claims that name an object which is not known. It protects the API server. Those that
-	// wait are counted by claim: a read may be for several.
+	// LiveReads limits the reads of the API server for claims that name an object which is not known. It protects the API server. Those
+	// that wait are counted by claim: a read may be for several.
 	LiveReads = Limiter{InFlight: 8, PerKey: 4, Waiting: MaxConnections / 4, WaitingPerKey: MaxConnections / 8}
 	// RegistrationReads limits the reads of the API server for claims and classes of kinds that this replica does not know, and for the
 	// namespaces of new default classes. All have one key. It protects the API server from made-up reviews.

@@ -43,7 +43,7 @@ type entry struct {
 // find the positions of the classes that have a label or a key, none in a slot that is free if there are none.
 func (x *index) find(hash uint64) (positions []uint32, free *uint32) {
 	for at := hash; ; at++ {
-		slot := &x.slots[at&uint64(len(x.slots)-1)]
+		slot := &x.slots[at&uint64(len(x.slots)-1)] //nolint:gosec // A length is not negative.
 		if *slot == 0 {
 			return nil, slot
 		}
@@ -66,14 +66,14 @@ func newIndex(classes []member) *index {
 	for at := range classes {
 		for _, l := range classes[at].labels {
 			for _, n := range [...]int{number(l.key), number(l.hash)} {
-				x.entries[n].positions = append(x.entries[n].positions, uint32(at)) //nolint:gosec // There are fewer classes.
+				x.entries[n].positions = append(x.entries[n].positions, uint32(at))
 			}
 		}
 	}
 	x.slots = make([]uint32, 2<<bits.Len(uint(len(x.entries))))
 	for n := range x.entries {
 		_, free := x.find(x.entries[n].hash)
-		*free = uint32(n + 1) //nolint:gosec // as above
+		*free = uint32(n + 1)
 	}
 	return x
 }
@@ -281,7 +281,7 @@ func (v *sieve) changedAt(place int, before *Classes, classes []*Classes) sieve 
 }
 
 func (v *sieve) row(hash uint64) []uint64 {
-	from := int(hash%uint64(len(v.rows)/v.words)) * v.words
+	from := int(hash%uint64(len(v.rows)/v.words)) * v.words //nolint:gosec // as above
 	return v.rows[from : from+v.words]
 }
 
