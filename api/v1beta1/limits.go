@@ -124,8 +124,8 @@ const (
 	// MaxClassWait limits how long a claim waits for a newer view of the classes, when no known class is left for it. It protects the
 	// author of the claim. Beyond it, the claim is answered from what is known.
 	MaxClassWait = 250 * time.Millisecond
-	// MinClassWaitPause is how long a claim that was decided on again in vain does not mind newer views; longer if that took long, so that
-	// all claims that wait take one CPU at most. It protects the CPU from a storm of changes. The last view counts in any case.
+	// MinClassWaitPause is how long a claim that was decided on again in vain does not mind newer views. The pause is longer if that took
+	// long: all claims that wait take one CPU at most. It protects the CPU from a storm of changes. The last view counts in any case.
 	MinClassWaitPause = 5 * time.Millisecond
 
 	// MaxLiveReadsOfAPIGroup limits the concurrent live reads of all kinds of one API group. It protects claims that need none of the
