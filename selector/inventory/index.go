@@ -281,7 +281,7 @@ func (v *sieve) changedAt(place int, before *Classes, classes []*Classes) sieve 
 }
 
 func (v *sieve) row(hash uint64) []uint64 {
-	from := int(hash%uint64(len(v.rows)/v.words)) * v.words //nolint:gosec // as above
+	from := int(hash%uint64(len(v.rows)/v.words)) * v.words //nolint:gosec // A length is not negative.
 	return v.rows[from : from+v.words]
 }
 
