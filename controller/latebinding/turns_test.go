@@ -218,7 +218,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 		k := idle(t, w)
 		addClaim(t, w, claimJSON(0, `{"classSelector":{"matchExpressions":[{"key":"a","operator":"DoesNotExist"}]}}`))
 		broken := selector.NewView(w.kind, nil)
-		broken.Classes = []*inventory.Classes{nil}
+		broken.Kind = nil
 		k.lookAt(t, broken, 0)
 		k.lookAt(t, selector.NewView(w.kind, nil), 0)
 		assert.True(t, w.state.waiting.find("team-a", uidOf(0)).failed, "We should not ask again.")
