@@ -54,7 +54,7 @@ func BenchmarkChoose(b *testing.B) {
 			e.with(fmt.Sprint("class-", i), map[string]any{"driver": fmt.Sprint(i)})
 		}
 		v := e.view()
-		in := v.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"driver": "7"})})
+		in := v.Kind.Reader.Read("team", "db", map[string]any{"spec": all(map[string]any{"driver": "7"})})
 		reportCPU(b, cost.CPU, 100, deciding(b, v, in, 1))
 	})
 }
@@ -120,8 +120,8 @@ func (w *changing) next() {
 }
 
 func deciding(b *testing.B, v *View, in claim.Intake, candidates int) func() {
-	d, err := new(Decider).Decide(b.Context(), v, in, DryRun)
+	d, err := new(Decider).Decide(b.Context(), v, in, Mode{DryRun: true})
 	require.NoError(b, err)
 	require.Equal(b, candidates, d.Candidates)
-	return func() { _, _ = new(Decider).Decide(b.Context(), v, in, DryRun) }
+	return func() { _, _ = new(Decider).Decide(b.Context(), v, in, Mode{DryRun: true}) }
 }

@@ -33,35 +33,29 @@ func (r *Refused) Error() string {
 // Check whether a claim may have the class that it names, as it was read by ReadNamed. It returns what became of the claim, and the reason
 // why it may not, nil if it may. The selector of the claim does not count. The error is like that of Decide.
 func (d *Decider) Check(ctx context.Context, v *View, in claim.Intake, object map[string]any) (claim.Intake, *Refused, error) {
-	if v.Fault != nil {
-		return in, nil, v.Fault
+	out := outside{decider: d, namespace: in.Namespace}
+	defer out.leave()
+	decision, facts, err := d.resolve(ctx, &out, v, in, Mode{})
+	if err != nil || !decision.Drawn() {
+		return decision.Claim, nil, err
 	}
-	deadline := lazyDeadline{Decider: d, ctx: ctx, namespace: in.Namespace}
-	defer deadline.end()
-	var facts *facts
-	var err error
-	if in.LeftAlone == "" && len(in.Problems) == 0 {
-		in, facts, err = deadline.resolve(v, in, Admit) //nolint:contextcheck // It is in deadline.
-	}
-	if err != nil || in.LeftAlone != "" || len(in.Problems) > 0 {
-		return in, nil, err
-	}
-	refused, err := deadline.checkNamed(subject{in.Claim, facts, v}, object) //nolint:contextcheck // It is in deadline.
-	return in, refused, err
+	refused, err := d.checkNamed(ctx, &out, subject{decision.Claim.Claim, facts, v}, object)
+	return decision.Claim, refused, err
 }
 
-func (d *lazyDeadline) checkNamed(claimant subject, object map[string]any) (*Refused, error) {
+func (d *Decider) checkNamed(ctx context.Context, out *outside, claimant subject, object map[string]any) (*Refused, error) {
 	v, namespace := claimant.view, claimant.Namespace
-	to, _ := v.Kind.RefersTo(object)
-	refused := &Refused{shownTarget(to), reasonOtherKind, "of a kind whose classes no claim of " + v.Kind.Name + " is offered"}
+	to, _ := v.Kind.Reader.Reference.RefersTo(object)
+	named := truncate.String(cmp.Or(to.Kind, "class")+"/"+to.Name, v1beta1.MaxShownBytes)
+	refused := &Refused{named, reasonOtherKind, "of a kind whose classes no claim of " + v.Kind.Name + " is offered"}
 	type place struct {
 		classes   *inventory.Classes
 		namespace string
 	}
 	var places []place
-	for s, in := range v.Kind.Named(v.All, namespace, to) {
+	for s, in := range v.Kind.Demand.Named(v.All, namespace, to) {
 		switch {
-		case v.Kind.Offers(namespace, in):
+		case v.Kind.Demand.Reach.Offers(namespace, in):
 			refused.Reason, refused.Text = reasonNotFound, "not there"
 			if !s.Kind.Namespaced || in != "" { // Else the claim has no namespace, and no class is there.
 				places = append(places, place{s, in})
@@ -73,7 +67,7 @@ func (d *lazyDeadline) checkNamed(claimant subject, object map[string]any) (*Ref
 	}
 	for _, p := range places {
 		if c := p.classes.Find(p.namespace, to.Name); c != nil {
-			known, err := d.refuses(claimant, c)
+			known, err := refuses(ctx, out, claimant, c)
 			if err != nil || known == nil || d.Class == nil {
 				return known, err
 			}
@@ -83,47 +77,44 @@ func (d *lazyDeadline) checkNamed(claimant subject, object map[string]any) (*Ref
 	if d.Class == nil {
 		places = nil
 	}
+	asking, cancel := out.ask(ctx)
+	defer cancel()
 	for _, p := range places { // The watch may be behind that of the replica that gave the class, or behind who just mended it.
-		c, err := d.Class(d.context(), namespace, p.classes.Kind, p.namespace, to.Name)
+		c, err := d.Class(asking, namespace, p.classes.Kind, p.namespace, to.Name)
 		if err != nil {
 			return nil, err
 		}
 		if c != nil {
-			return d.refuses(claimant, c)
+			return refuses(ctx, out, claimant, c)
 		}
 	}
-	namesKind := refused.Reason == reasonNotFound && v.Kind.Form.NamesKind == claim.GroupAndKind
+	namesKind := refused.Reason == reasonNotFound && v.Kind.Reader.Reference.Form.NamesKind == claim.GroupAndKind
 	if len(v.Unread) > 0 && refused.Reason != reasonNotOffered && !namesKind { // Nobody knows.
 		return nil, nil
 	}
 	return refused, nil
 }
 
-// shownTarget is how a text names what a claim refers to.
-func shownTarget(to claim.Target) string {
-	return truncate.String(cmp.Or(to.Kind, "class")+"/"+to.Name, v1beta1.MaxShownBytes)
-}
-
 // refuses says why a claim may not name a class, nil if it may. The error is that of waiting for a turn.
-func (d *lazyDeadline) refuses(claim subject, c *inventory.Class) (*Refused, error) {
+func refuses(ctx context.Context, out *outside, claim subject, c *inventory.Class) (*Refused, error) {
 	refused := func(reason, text string, err error) (*Refused, error) {
 		drop := newDrop(c, reason, text, err)
 		return &Refused{c.String(), drop.Reason, drop.Text}, nil
 	}
 	kind := claim.view.Kind
-	if by, _, err := kind.Unmet(c); by != nil {
+	if by, _, err := kind.Demand.Unmet(c); by != nil {
 		return refused(by.Name, by.Text, err)
 	}
 	for _, f := range kind.filters[:kind.free] {
 		if dropped, err := f.drops(claim, c); (dropped || err != nil) && !slices.Contains(drawOnly, f.reason) {
-			if f.reason == reasonFull && kind.Tally != nil && kind.Tally.isInFlight(claim.Claim, kind.CountedAs(c)) {
+			if f.reason == reasonFull && kind.Tally != nil && kind.Tally.isInFlight(claim.Claim, kind.Demand.CountedAs(c)) {
 				continue // It was given the class just before, and counts already.
 			}
 			return refused(f.reason, f.text, err)
 		}
 	}
 	if kind.judges() {
-		i, err := kind.judgeInTurn(claim, c, d)
+		i, err := kind.judgeInTurn(ctx, claim, c, out)
 		if claim.facts.err != nil {
 			return nil, claim.facts.err
 		}

@@ -98,7 +98,7 @@ func TestRead(t *testing.T) {
 	kind := NewClaimKind(postgres())
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := kind.Read("team", "db", decode(t, tc.claim))
+			got := kind.Reader.Read("team", "db", decode(t, tc.claim))
 			assert.Equal(t, tc.errs, failed(got.Problems), tc.reason)
 			if len(tc.errs) > 0 {
 				assert.Nil(t, got.Selector, tc.reason)
@@ -162,12 +162,12 @@ func TestReadAsWritten(t *testing.T) {
 		registered.Spec.Claims.When = text
 		kind := NewClaimKind(registered)
 		require.Nil(t, NewClaimKind(registered).fault, text)
-		bindWhen := kind.BindWhen
+		bindWhen := kind.Rules.BindWhen
 		said := map[string]bool{}
 		for _, raw := range claims {
 			var whole map[string]any
 			require.NoError(t, json.Unmarshal([]byte(raw), &whole))
-			read, err := kind.DecodeValid([]byte(raw))
+			read, err := kind.Reader.DecodeValid([]byte(raw))
 			require.NoError(t, err)
 			want, wantErr := bindWhen.Bool(&expression.Input{Claim: whole}, &expression.Budget{Left: v1beta1.MaxExpressionCost})
 			got, gotErr := bindWhen.Bool(&expression.Input{Claim: read}, &expression.Budget{Left: v1beta1.MaxExpressionCost})
@@ -206,7 +206,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		for _, k := range kinds {
-			got, err := k.DecodeValid(raw)
+			got, err := k.Reader.DecodeValid(raw)
 			if err != nil || !isValid(raw) {
 				continue
 			}
@@ -215,8 +215,8 @@ func FuzzDecode(f *testing.F) {
 				require.ErrorContains(t, err, "cannot unmarshal number", "We should not read what is no JSON.")
 				continue // The error is in a part that we do not read.
 			}
-			assert.Equal(t, k.HasReference(whole), k.HasReference(got))
-			claim, want := k.Read("team", "db", got), k.Read("team", "db", whole)
+			assert.Equal(t, k.Reader.Reference.HasReference(whole), k.Reader.Reference.HasReference(got))
+			claim, want := k.Reader.Read("team", "db", got), k.Reader.Read("team", "db", whole)
 			if len(want.GenerateName) > v1beta1.MaxNameBytes {
 				want.GenerateName = "" // It is not read.
 			}
@@ -240,9 +240,9 @@ func TestRepetitionsAreMadeOnce(t *testing.T) {
 	} {
 		raw := []byte(`{` + one + string(bytes.Repeat([]byte(","+one), 10_000)) + `}`)
 		kind := NewClaimKind(postgres())
-		_, err := kind.DecodeValid(raw)
+		_, err := kind.Reader.DecodeValid(raw)
 		require.NoError(t, err)
-		allocs := testing.AllocsPerRun(1, func() { _, _ = kind.DecodeValid(raw) })
+		allocs := testing.AllocsPerRun(1, func() { _, _ = kind.Reader.DecodeValid(raw) })
 		assert.Less(t, allocs, 100.0, "We should allocate little for %s.", name)
 	}
 }
@@ -277,12 +277,12 @@ func TestOptional(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind := kindOf(tc.kind)
-			if kind.EmptyIsUnset {
+			if kind.Reader.Reference.EmptyIsUnset {
 				kind.SetPaths(CheckPaths(kind, schemaOfCRD(t, required)))
 			}
 			classes := newKind("as.example.org", "A")
 			d, err := new(Decider).Decide(t.Context(), NewView(kind, []*inventory.Classes{inventory.NewClasses(classes, []*inventory.Class{{Kind: classes, Name: "a", Weight: 1}})}),
-				kind.Read("team", "db", decode(t, tc.claim)), Admit)
+				kind.Reader.Read("team", "db", decode(t, tc.claim)), Mode{})
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, tc.leftAlone, d.Claim.LeftAlone, tc.reason)
 			assert.Equal(t, tc.denied, d.Denied(), tc.reason)
@@ -349,7 +349,7 @@ func TestPrecedence(t *testing.T) {
 			}
 			view := NewView(kind, all)
 			view.Unread = tc.unread
-			e, err := new(Decider).Explain(t.Context(), view, kind.Read("team", "db", decode(t, `{spec: {}}`)))
+			e, err := new(Decider).Explain(t.Context(), view, kind.Reader.Read("team", "db", decode(t, `{spec: {}}`)))
 			require.NoError(t, err)
 			var got []string
 			for _, c := range e.Candidates {
@@ -358,7 +358,7 @@ func TestPrecedence(t *testing.T) {
 			assert.ElementsMatch(t, tc.want, got, tc.reason)
 			if tc.listed && tc.form == "" {
 				named := map[string]any{"spec": map[string]any{"classRef": map[string]any{"name": "a"}}}
-				class, _ := kind.ClassOf(all, "team", named)
+				class, _ := kind.Demand.ClassOf(all, "team", named)
 				want := in(shared, "", "a").String()
 				if name == "Shadowed" {
 					want = "Local/team/a"
@@ -383,10 +383,10 @@ func TestAskKeepsTheClaim(t *testing.T) {
 		`{spec: {classSelector: {matchExpressions: [{key: a, operator: NotIn, values: [x, "v"]}, {key: b, operator: Exists}]}}}`,
 		`{metadata: {annotations: {classbind.io/class-selector: "cores>4,!spot,zone in (a,b)"}}}`,
 	} {
-		in := kind.Read("team", "db", decode(t, text))
+		in := kind.Reader.Read("team", "db", decode(t, text))
 		require.Empty(t, in.Problems)
 		require.NotNil(t, in.Object)
-		got, err := kind.Ask(in).Claim("team", "db")
+		got, err := kind.Reader.Ask(in).Claim("team", "db")
 		require.NoError(t, err)
 		require.NotNil(t, got.Object)
 		assert.Equal(t, describe(in.Claim), describe(got), text)
@@ -425,29 +425,29 @@ func TestAskKeepsFields(t *testing.T) {
 		`{"metadata":{"labels":{"b":"<é\u0022","a":"="}},"spec":{}}`:          `{"metadata":{"labels":{"a":"=","b":"<é\""}},"spec":{}}`,
 		`{"spec":{"size":2,"classSelector":{"matchLabels":{"tier":"gold"}}}}`: `{"spec":{"size":2}}=tier=gold`,
 	} {
-		object, err := kind.DecodeValid([]byte(text))
+		object, err := kind.Reader.DecodeValid([]byte(text))
 		require.NoError(t, err)
-		in := kind.Read("team", "db", object)
+		in := kind.Reader.Read("team", "db", object)
 		require.Empty(t, in.Problems)
-		ask := kind.Ask(in)
+		ask := kind.Reader.Ask(in)
 		assert.Equal(t, claim.Ask(want), ask, text)
 		got, err := ask.Claim("team", "db")
 		require.NoError(t, err)
-		assert.Equal(t, ask, kind.Ask(claim.Intake{Claim: got}), "We should read what we wrote.")
+		assert.Equal(t, ask, kind.Reader.Ask(claim.Intake{Claim: got}), "We should read what we wrote.")
 	}
-	assert.NotEqual(t, kind.Ask(kind.Read("", "", map[string]any{"spec": map[string]any{"size": 1.0}})),
-		kind.Ask(kind.Read("", "", map[string]any{"spec": map[string]any{"size": int64(1)}})), "We should keep numbers apart that expressions keep apart.")
+	assert.NotEqual(t, kind.Reader.Ask(kind.Reader.Read("", "", map[string]any{"spec": map[string]any{"size": 1.0}})),
+		kind.Reader.Ask(kind.Reader.Read("", "", map[string]any{"spec": map[string]any{"size": int64(1)}})), "We should keep numbers apart that expressions keep apart.")
 }
 
 // TestDeepFieldsAreTooLong has a field refused of which a part would be lost.
 func TestDeepFieldsAreTooLong(t *testing.T) {
 	kind := kindOf(spec(`{classes: {fits: [{name: "All", expression: "has(claim.spec.more)"}]}}`))
 	for depth, problems := range map[int]int{fields.MaxExpressionDepth - 1: 0, fields.MaxExpressionDepth: 1} {
-		object, err := kind.DecodeValid([]byte(`{"spec":{"more":` + strings.Repeat(`{"a":`, depth) + `1` + strings.Repeat(`}`, depth) + `}}`))
+		object, err := kind.Reader.DecodeValid([]byte(`{"spec":{"more":` + strings.Repeat(`{"a":`, depth) + `1` + strings.Repeat(`}`, depth) + `}}`))
 		require.NoError(t, err)
-		in := kind.Read("team", "db", object)
+		in := kind.Reader.Read("team", "db", object)
 		assert.Len(t, in.Problems, problems, "%d levels", depth)
-		assert.NotContains(t, kind.Ask(in).Problem(), "selector.", "We should not show our types.")
+		assert.NotContains(t, kind.Reader.Ask(in).Problem(), "selector.", "We should not show our types.")
 	}
 }
 
@@ -490,17 +490,17 @@ func TestExpressionsAgreeLater(t *testing.T) {
 					spec = strings.Replace(spec, ",}", "}", 1)
 				}
 				text := fmt.Sprintf(`{"metadata":{"name":"db","labels":{"all":%q}},"spec":%s}`, []string{"yes", "no"}[r.IntN(2)], spec)
-				object, err := view.Kind.DecodeValid([]byte(text))
+				object, err := view.Kind.Reader.DecodeValid([]byte(text))
 				require.NoError(t, err, text)
-				in := view.Kind.Read("team", "db", object)
+				in := view.Kind.Reader.Read("team", "db", object)
 				if in.LeftAlone != "" || len(in.Problems) > 0 {
 					continue
 				}
-				ask := view.Kind.Ask(in)
-				now := decided(t, new(Decider), view, in, Admit)
+				ask := view.Kind.Reader.Ask(in)
+				now := decided(t, new(Decider), view, in, Mode{})
 				waiting, err := ask.Claim("team", "db")
 				require.NoError(t, err, text)
-				later := decided(t, new(Decider), view, claim.Intake{Claim: waiting, Parents: in.Parents}, Later)
+				later := decided(t, new(Decider), view, claim.Intake{Claim: waiting, Parents: in.Parents}, Mode{Stored: true})
 				describe := func(d *Decision) string {
 					return fmt.Sprint(d.Class, d.Candidates, d.DroppedText(), d.Reason(), d.Claim.Problems, d.Given())
 				}

@@ -21,8 +21,14 @@ import (
 
 // ClaimKind is a registered kind of claim, compiled once: how its claims are read, what expressions say, and how a class is chosen.
 type ClaimKind struct {
-	inventory.Demand
-	reserved
+	// Name of the ClaimKind.
+	Name string
+	// Reader reads its claims, Rules are its expressions, and Demand is what its claims ask of classes.
+	Reader *claim.Reader
+	Rules  *rules.ForClaims
+	Demand inventory.Demand
+	// reserved is the reference that no other ClaimKind may have.
+	reserved reserved
 
 	// Revision of the ClaimKind from which it was compiled.
 	Revision inventory.Revision
@@ -60,8 +66,13 @@ type ClaimKind struct {
 
 // NewClaimKind compiles a ClaimKind. The ClassKinds are those that serve it.
 func NewClaimKind(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *ClaimKind {
+	compiled := rules.NewForClaims(k, classKinds...)
+	reader := claim.NewReader(k, compiled)
 	c := &ClaimKind{
-		Demand:     inventory.NewDemand(k, classKinds...),
+		Name:       k.Name,
+		Reader:     reader,
+		Rules:      compiled,
+		Demand:     inventory.NewDemand(k, reader, compiled),
 		reserved:   reservedBy(k),
 		Revision:   inventory.RevisionOf(k),
 		Counted:    CountsClaims(k, classKinds...),
@@ -75,7 +86,7 @@ func NewClaimKind(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *Claim
 	name := cmp.Or(k.Spec.Choice.Strategy, v1beta1.WeightedRandom)
 	c.Strategy = strategies[name]
 	c.Strategy.Name = name
-	c.fault = cmp.Or(unknownValue(k), inventory.FaultOf("claim kind", k.Name, c.Invalid))
+	c.fault = cmp.Or(unknownValue(k), inventory.FaultOf("claim kind", k.Name, c.Rules.Invalid))
 	c.CannotBindLater.Store(CannotBindLater(k))
 	if c.Strategy.newMemory != nil {
 		c.memory = c.Strategy.newMemory(c)
@@ -87,7 +98,7 @@ func NewClaimKind(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *Claim
 // Same reports whether both decide on claims, and count them, in the same way, as far as their registrations say.
 func (k *ClaimKind) Same(o *ClaimKind) bool {
 	return k.Revision == o.Revision && k.Counted == o.Counted && k.Limited == o.Limited &&
-		reflect.DeepEqual(k.Linked, o.Linked) && slices.Equal(k.LinkedFits, o.LinkedFits)
+		reflect.DeepEqual(k.Rules.Linked, o.Rules.Linked) && slices.Equal(k.Rules.LinkedFits, o.Rules.LinkedFits)
 }
 
 // CountsClaims reports whether the claims of each class are counted: for the strategy, or for one of the ClassKinds that serve the kind.
@@ -112,10 +123,10 @@ func (k *ClaimKind) RelatedKinds() []*rules.Kind { return UnionRelated(k) }
 func UnionRelated(kinds ...*ClaimKind) []*rules.Kind {
 	looks := map[rules.Key][]fields.Path{}
 	for _, k := range kinds {
-		if k.Namespaces != nil {
-			looks[k.Namespaces.Key()] = append(looks[k.Namespaces.Key()], k.Namespaces.Fields.Paths()...)
+		if k.Rules.Namespaces != nil {
+			looks[k.Rules.Namespaces.Key()] = append(looks[k.Rules.Namespaces.Key()], k.Rules.Namespaces.Fields.Paths()...)
 		}
-		for _, r := range k.Related {
+		for _, r := range k.Rules.Related {
 			looks[r.Kind.Key()] = append(looks[r.Kind.Key()], r.Kind.Fields.Paths()...)
 		}
 	}

@@ -212,12 +212,12 @@ func TestReads(t *testing.T) {
 	}
 	unpinned := NewClaimKind(k)
 	k.Status.Version = "v1"
-	assert.True(t, unpinned.Reads(claims("example.org", "v2", "claims")), "We should read every version until one is known, and act on no status.")
-	assert.False(t, unpinned.Reads(claims("example.org", "v2", "others")))
-	assert.False(t, unpinned.Reads(claims("example.net", "v2", "claims")))
+	assert.True(t, unpinned.Reader.Reads(claims("example.org", "v2", "claims")), "We should read every version until one is known, and act on no status.")
+	assert.False(t, unpinned.Reader.Reads(claims("example.org", "v2", "others")))
+	assert.False(t, unpinned.Reader.Reads(claims("example.net", "v2", "claims")))
 	k.Spec.Claims.Version = "v2"
-	assert.True(t, NewClaimKind(k).Reads(claims("example.org", "v2", "claims")))
-	assert.False(t, NewClaimKind(k).Reads(claims("example.org", "v1", "claims")), "We should read the version of the spec alone.")
+	assert.True(t, NewClaimKind(k).Reader.Reads(claims("example.org", "v2", "claims")))
+	assert.False(t, NewClaimKind(k).Reader.Reads(claims("example.org", "v1", "claims")), "We should read the version of the spec alone.")
 }
 
 // TestNamespaces holds the rule of the webhook configuration, as the API server applies

@@ -91,11 +91,6 @@ func (o outcome) decider(t *testing.T, taken *int) (*Decider, *View, claim.Intak
 	world.indexed = true
 	d := &Decider{
 		Costly: func(context.Context, string) (func(), error) { *taken++; return func() { *taken-- }, nil },
-		Deadline: func(ctx context.Context) (context.Context, context.CancelFunc) {
-			*taken++
-			ctx, cancel := context.WithCancel(ctx)
-			return ctx, func() { cancel(); *taken-- }
-		},
 	}
 	if o.roles != "" {
 		world.claims.Spec.Classes.Use = &v1beta1.Use{Subject: v1beta1.UseByNamespace}
@@ -112,7 +107,7 @@ func (o outcome) decider(t *testing.T, taken *int) (*Decider, *View, claim.Intak
 		all(spec)
 	}
 	view := outdated(world.view())
-	in := view.Kind.Read("team", "db", map[string]any{"metadata": map[string]any{"name": "db", "namespace": "team"}, "spec": spec})
+	in := view.Kind.Reader.Read("team", "db", map[string]any{"metadata": map[string]any{"name": "db", "namespace": "team"}, "spec": spec})
 	for _, name := range []string{"when", "fit", "linked", "score"} {
 		in.Object["spec"].(map[string]any)[name] = probe{types.String(name), evaluations}
 	}
@@ -133,6 +128,8 @@ func tellAuthor(d *Decision) string {
 	return text
 }
 
+var allModes = []Mode{{}, {DryRun: true}, {Stored: true}, {Stored: true, DryRun: true}}
+
 // TestDecisionsAreDead proves for each outcome and mode that a decision evaluates each expression once for a class at most, that it gives
 // back what it took, and that nothing is evaluated or taken for what is said of it.
 func TestDecisionsAreDead(t *testing.T) {
@@ -140,12 +137,16 @@ func TestDecisionsAreDead(t *testing.T) {
 	eachOutcome(func(o outcome) {
 		taken := 0
 		d, view, in, evaluations := o.decider(t, &taken)
-		for _, mode := range []Mode{Admit, DryRun, Later, Preview, Explain, -1} {
+		for i := range len(allModes) + 1 {
+			mode, explains := Mode{}, i == len(allModes)
+			if !explains {
+				mode = allModes[i]
+			}
 			outcomes++
 			clear(evaluations)
 			var decision Decision
 			var err error
-			if mode < 0 {
+			if explains {
 				var e Explanation
 				e, err = d.Explain(t.Context(), view, in)
 				require.Nil(t, e.facts, "We should keep nothing of how we explained it.")
@@ -154,17 +155,17 @@ func TestDecisionsAreDead(t *testing.T) {
 				decision, err = d.Decide(t.Context(), view, in, mode)
 			}
 			require.NoError(t, err, o)
-			require.Zero(t, taken, "%s, mode %d: We should give back each turn and deadline", o, mode)
+			require.Zero(t, taken, "%s, mode %v: We should give back each turn", o, mode)
 			for of, n := range evaluations {
-				if of != "when for no" || mode >= 0 { // Explain shows it.
-					require.Equal(t, 1, n, "%s, mode %d: We should evaluate %s once", o, mode, of)
+				if of != "when for no" || !explains { // Explain shows it.
+					require.Equal(t, 1, n, "%s, mode %v: We should evaluate %s once", o, mode, of)
 				}
 				judged++
 			}
 			before := fmt.Sprint(evaluations)
 			require.NotEmpty(t, tellAll(&decision))
-			require.Equal(t, before, fmt.Sprint(evaluations), "%s, mode %d: We should evaluate nothing for a text", o, mode)
-			require.Zero(t, taken, "%s, mode %d: We should take nothing for a text", o, mode)
+			require.Equal(t, before, fmt.Sprint(evaluations), "%s, mode %v: We should evaluate nothing for a text", o, mode)
+			require.Zero(t, taken, "%s, mode %v: We should take nothing for a text", o, mode)
 		}
 	})
 	assert.Greater(t, judged, outcomes, "We should have judged something.")
@@ -188,8 +189,8 @@ func TestCostlyDecisionsEnd(t *testing.T) {
 		return func() { taken-- }, nil
 	}}
 	for _, spec := range []map[string]any{{"n": numbers}, all(map[string]any{"n": numbers})} {
-		for _, mode := range []Mode{Admit, DryRun, Later, Preview, Explain} {
-			decision, err := d.Decide(t.Context(), view, view.Kind.Read("team", "db", map[string]any{"spec": spec}), mode)
+		for _, mode := range allModes {
+			decision, err := d.Decide(t.Context(), view, view.Kind.Reader.Read("team", "db", map[string]any{"spec": spec}), mode)
 			require.NoError(t, err)
 			require.Nil(t, decision.Class)
 			require.Zero(t, taken, "We should give back the turn.")
@@ -197,7 +198,7 @@ func TestCostlyDecisionsEnd(t *testing.T) {
 			require.NotEmpty(t, tellAll(&decision))
 			require.Zero(t, taken, "We should take no turn for a text.")
 			require.Equal(t, before, took)
-			_, err = d.Explain(t.Context(), view, view.Kind.Read("team", "db", map[string]any{"spec": spec}))
+			_, err = d.Explain(t.Context(), view, view.Kind.Reader.Read("team", "db", map[string]any{"spec": spec}))
 			require.NoError(t, err)
 			require.Zero(t, taken)
 		}

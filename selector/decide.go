@@ -49,8 +49,8 @@ type Decider struct {
 	Class func(ctx context.Context, claimNamespace string, kind *inventory.ClassKind, namespace, name string) (*inventory.Class, error)
 	// Related does the same with an object. The namespace is ignored for one that has none.
 	Related func(ctx context.Context, claimNamespace string, kind *rules.Kind, namespace, name string) (*expression.Object, error)
-	// Deadline limits all that a decision asks of others. It is called only when there is something to ask. Nil means the context as it is.
-	Deadline func(context.Context) (context.Context, context.CancelFunc)
+	// Deadline of all that a decision asks of others. It is called only when there is something to ask. Nil is that of the context.
+	Deadline func(context.Context) time.Time
 	// Costly waits until a decision that has cost FreeExpressionCost may go on, and returns what to call after it. Nil lets all go on.
 	Costly func(ctx context.Context, namespace string) (done func(), err error)
 	// Fresh returns a random number. Nil returns 0.
@@ -59,38 +59,12 @@ type Decider struct {
 	Now func() time.Time
 }
 
-// Mode says what a decision is for.
-type Mode int
-
-const (
-	// Admit decides on a claim that is being created.
-	Admit Mode = iota
-	// DryRun does the same, without any effect on later decisions.
-	DryRun
-	// Later decides on a claim that is stored without a class. It reads nothing: a watch shows new classes.
-	Later
-	// Preview decides like Later, without any effect.
-	Preview
-	// Explain decides from what is known, and has no effect either.
-	Explain
-)
-
-// reads reports whether a decision may read what is not known, and wait for newer classes.
-func (m Mode) reads() bool { return m == Admit || m == DryRun }
-
-// Commits reports whether a decision counts: the claim gets the class.
-func (m Mode) Commits() bool { return m == Admit || m == Later }
-
-// uncounted is the mode of the same decision that does not count.
-func (m Mode) uncounted() Mode {
-	switch m {
-	case Admit:
-		return DryRun
-	case Later:
-		return Preview
-	default:
-		return m
-	}
+// Mode says what a decision is for. The zero Mode is for a claim that is being created.
+type Mode struct {
+	// Stored is for a claim that is stored without a class. The decision reads nothing, and waits for nothing: a watch shows new classes.
+	Stored bool
+	// DryRun has no effect on later decisions.
+	DryRun bool
 }
 
 // Gate is asked what no filter can tell of a class: may its author use it, is there room? If it refuses, the next class is drawn.
@@ -100,19 +74,37 @@ type Gate struct {
 	// Reason is one word, for programs. Text reads after a number of classes, and after "is".
 	Reason, Text string
 	// Admits may ask others, until the context ends, and may be asked about a class again. An error ends the decision, because nobody knows
-	// then. It may reserve something only if the mode commits. With Explain, several goroutines call it at once.
-	Admits func(context.Context, Mode, *View, claim.Claim, *inventory.Class) (bool, error)
+	// then. To explain a decision, several goroutines call it at once.
+	Admits func(context.Context, *View, claim.Claim, *inventory.Class) (bool, error)
 }
 
 // Decide on a claim. It returns an error only for a faulty registration, which is a *inventory.Fault, or an unanswered read. The decision
 // is dead data: what is said of it later evaluates nothing, and asks nobody.
 func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode Mode) (Decision, error) {
-	decision, _, err := d.decide(ctx, view, in, mode)
+	out := outside{decider: d, namespace: in.Namespace}
+	defer out.leave()
+	decision, facts, err := d.resolve(ctx, &out, view, in, mode)
+	if err != nil || !decision.Drawn() {
+		return decision, err
+	}
+	if decision.lacksCompany() != nil { // No class will have the claim, so none is to count it.
+		mode.DryRun = true
+	}
+	err = d.draw(ctx, &out, &decision, facts, mode)
+	if err == nil && !mode.Stored && decision.Class == nil && decision.Drawn() && !decision.Unneeded() {
+		err = d.await(ctx, &out, &decision, facts, mode)
+	}
+	if err == nil {
+		d.conclude(ctx, &out, &decision, mode)
+	}
 	return decision, err
 }
 
-// decide also returns the facts, nil for a claim without expressions.
-func (d *Decider) decide(ctx context.Context, view *View, in claim.Intake, mode Mode) (decision Decision, facts *facts, err error) {
+// resolve evaluates all that does not depend on the class: the claim may turn out to be left alone or invalid. Its facts are nil for a kind
+// without expressions.
+func (d *Decider) resolve(
+	ctx context.Context, out *outside, view *View, in claim.Intake, mode Mode,
+) (decision Decision, f *facts, err error) {
 	decision.View, decision.Claim = view, in
 	if view.Fault != nil {
 		return decision, nil, view.Fault
@@ -120,65 +112,40 @@ func (d *Decider) decide(ctx context.Context, view *View, in claim.Intake, mode 
 	if !decision.Drawn() {
 		return decision, nil, nil
 	}
-	deadline := lazyDeadline{Decider: d, ctx: ctx, namespace: in.Namespace}
-	defer deadline.end()
-	decision.Claim, facts, err = deadline.resolve(view, in, mode) //nolint:contextcheck // It is in deadline.
-	if err != nil || !decision.Drawn() {
-		return decision, facts, err
-	}
-	if facts != nil {
-		decision.partition, decision.values = facts.partition, facts.values
-	}
-	lacks := view.Kind.LacksCompany(in.Parents)
-	if lacks != nil { // No class will have the claim, so none is to count it.
-		mode = mode.uncounted()
-	}
-	err = d.draw(&deadline, &decision, facts, mode) //nolint:contextcheck // It is in deadline.
-	isStored := mode == Later || mode == Preview
-	if err == nil && decision.Class == nil && !isStored {
-		if !in.Converted {
-			decision.Lacks = view.Kind.Lacks(in.Parents)
-		}
-		if mode.reads() && decision.Drawn() && !decision.Unneeded() {
-			err = d.await(&deadline, &decision, facts, mode) //nolint:contextcheck // It is in deadline.
-		}
-	}
-	if lacks != nil && decision.Class != nil {
-		decision.Class, decision.Claim.Problems = nil, field.ErrorList{lacks}
-		return decision, facts, err
-	}
-	if err == nil && decision.Class == nil && !isStored && decision.Drawn() && view.Kind.Use != "" && !decision.Unneeded() {
-		d.addUsable(&deadline, &decision, mode) //nolint:contextcheck // It is in deadline.
-	}
-	return decision, facts, err
-}
-
-// resolve evaluates all that does not depend on the class: the claim may turn out to be left alone or invalid. Its facts are nil for a kind
-// without expressions.
-func (d *lazyDeadline) resolve(view *View, in claim.Intake, mode Mode) (claim.Intake, *facts, error) {
-	in.Usage = 1
+	decision.Claim.Usage = 1
 	if in.Object == nil {
-		return in, nil, nil
+		return decision, nil, nil
 	}
-	resolved := in
-	f := &facts{
+	f = &facts{
 		budget: expression.Budget{Left: v1beta1.MaxExpressionCost}, spare: expression.Budget{Left: v1beta1.FreeExpressionCost},
 		input: expression.Input{Claim: in.Object},
 	}
 	if in.Request != nil {
 		f.input.Request = in.Request
 	}
-	r := resolver{d, view, &resolved, mode, f}
-	err := r.resolve()
+	resolved := decision.Claim // So the decisions of other kinds stay off the heap.
+	r := resolver{out, view, &resolved, mode, f}
+	err = r.resolve(ctx)
 	f.forClasses = f.budget.Left
-	return resolved, f, err
+	decision.Claim, decision.partition, decision.values = resolved, f.partition, f.values
+	return decision, f, err
 }
 
-// draw a class from the view. If the mode commits, the memory of the strategy may have changed meanwhile: then it draws again.
-func (d *Decider) draw(deadline *lazyDeadline, decision *Decision, facts *facts, mode Mode) error {
+// conclude refuses a claim that the API server would refuse with any class, and adds what one without a class may use.
+func (d *Decider) conclude(ctx context.Context, out *outside, decision *Decision, mode Mode) {
+	if lacks := decision.lacksCompany(); lacks != nil && decision.Class != nil {
+		decision.Class, decision.Claim.Problems = nil, field.ErrorList{lacks}
+	}
+	if decision.Class == nil && !mode.Stored && decision.Drawn() && decision.View.Kind.Use != "" && !decision.Unneeded() {
+		d.addUsable(ctx, out, decision)
+	}
+}
+
+// draw a class from the view. If the decision counts, the memory of the strategy may have changed meanwhile: then it draws again.
+func (d *Decider) draw(ctx context.Context, out *outside, decision *Decision, facts *facts, mode Mode) error {
 	view := decision.View
 	kind, claim, isGated := view.Kind, subject{decision.Claim.Claim, facts, view}, d.isGated(view.Kind)
-	remembers := isGated || mode == Explain || mode.Commits() && (kind.memory != nil || kind.Limited)
+	remembers := isGated || decision.answers != nil || !mode.DryRun && (kind.memory != nil || kind.Limited)
 	for {
 		began, fresh := d.now(), uint64(0)
 		if d.Fresh != nil {
@@ -186,23 +153,18 @@ func (d *Decider) draw(deadline *lazyDeadline, decision *Decision, facts *facts,
 		}
 		order := order{
 			view: view, claim: claim, seed: kind.Seed(claim.Claim, fresh), granted: d.granted(kind, claim.Claim),
-			deadline: deadline, hides: kind.Use != "" && (isGated || mode == Preview), keeps: isGated, remembers: remembers,
+			out: out, hides: kind.Use != "" && (isGated || mode == Mode{Stored: true, DryRun: true}), keeps: isGated, remembers: remembers,
 		}
-		best := order.first(decision)
+		best := order.first(ctx, decision)
 		if err := decision.settle(claim, best.class != nil); err != nil || !decision.Drawn() {
 			return err
 		}
 		decision.Took += d.now().Sub(began)
-		if mode == Explain && isGated {
-			if err := d.askAll(deadline, &order, decision); err != nil {
-				return err
-			}
-		}
 		for unlikely := 0; best.class != nil && isGated; {
 			gate, asked := decision.answers[best.class]
 			if !asked && !best.admitted {
 				var err error
-				if gate, err = d.refusing(deadline.context(), mode, view, claim.Claim, best.class); err != nil {
+				if gate, err = d.ask(ctx, out, view, claim.Claim, best.class); err != nil {
 					return err
 				}
 			}
@@ -224,15 +186,18 @@ func (d *Decider) draw(deadline *lazyDeadline, decision *Decision, facts *facts,
 			if unlikely == v1beta1.MaxUnlikelyRefusals {
 				order.skipUnlikely(last.seat)
 			}
-			if best = order.next(decision, last.class); best.seat != last.seat {
+			if best = order.next(ctx, decision, last.class); best.seat != last.seat {
 				unlikely = 0
 			}
 			if err := decision.settle(claim, best.class != nil); err != nil || !decision.Drawn() { // The others were judged again.
 				return err
 			}
 		}
-		if best.class == nil || !mode.Commits() || d.commit(kind, claim.Claim, best) {
+		if best.class == nil || mode.DryRun || d.commit(kind, claim.Claim, best) {
 			decision.Class = best.class
+			if best.class == nil && !mode.Stored && !decision.Claim.Converted {
+				decision.Lacks = kind.Reader.Reference.Lacks(decision.Claim.Parents)
+			}
 			return nil
 		}
 		decision.forgetDraw()
@@ -252,7 +217,7 @@ func (d *Decider) commit(k *ClaimKind, c claim.Claim, best candidate) bool {
 		return false
 	}
 	if k.Counted && k.Tally != nil {
-		k.Tally.reserve(c, k.CountedAs(best.class), k.ShareOf(c.Namespace, c.Usage), d.now())
+		k.Tally.reserve(c, k.Demand.CountedAs(best.class), k.ShareOf(c.Namespace, c.Usage), d.now())
 	}
 	return true
 }
@@ -280,8 +245,15 @@ func (d *Decision) settle(claim subject, found bool) error {
 	return nil
 }
 
+// ask the gates about a class, within the deadline of the decision.
+func (d *Decider) ask(ctx context.Context, out *outside, view *View, claim claim.Claim, c *inventory.Class) (*Gate, error) {
+	ctx, cancel := out.ask(ctx)
+	defer cancel()
+	return d.refusing(ctx, view, claim, c)
+}
+
 // refusing returns the first gate that refuses a class, nil if none does.
-func (d *Decider) refusing(ctx context.Context, mode Mode, view *View, claim claim.Claim, c *inventory.Class) (*Gate, error) {
+func (d *Decider) refusing(ctx context.Context, view *View, claim claim.Claim, c *inventory.Class) (*Gate, error) {
 	for i := range d.Gates {
 		gate := &d.Gates[i]
 		if !gate.isOf(view.Kind) {
@@ -289,7 +261,7 @@ func (d *Decider) refusing(ctx context.Context, mode Mode, view *View, claim cla
 		}
 		admits, err := false, ctx.Err()
 		if err == nil {
-			admits, err = gate.Admits(ctx, mode, view, claim, c)
+			admits, err = gate.Admits(ctx, view, claim, c)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot tell which classes are %s: %w", gate.Text, err)
@@ -317,10 +289,10 @@ func (d *Decider) granted(k *ClaimKind, c claim.Claim) *access.Granted {
 
 // addUsable adds the first classes by name that the claim is offered and may use: none if nobody answers, or a review knows no roles,
 // because the first that it may use would tell of those before them.
-func (d *Decider) addUsable(deadline *lazyDeadline, decision *Decision, mode Mode) {
+func (d *Decider) addUsable(ctx context.Context, out *outside, decision *Decision) {
 	view, in := decision.View, decision.Claim.Claim
 	granted := d.granted(view.Kind, in)
-	if granted == nil && mode != Explain {
+	if granted == nil && decision.answers == nil {
 		return
 	}
 	var offered []*inventory.Class
@@ -336,7 +308,7 @@ func (d *Decider) addUsable(deadline *lazyDeadline, decision *Decision, mode Mod
 		gate, asked := decision.answers[c]
 		if !asked {
 			var err error
-			if gate, err = d.refusing(deadline.context(), mode, view, in, c); err != nil {
+			if gate, err = d.ask(ctx, out, view, in, c); err != nil {
 				return
 			}
 		}
@@ -356,44 +328,42 @@ func (d *Decider) now() (t time.Time) {
 	return d.Now()
 }
 
-// lazyDeadline is the context for what one decision asks of others, and its turn. Most decisions need neither.
-type lazyDeadline struct {
-	*Decider
-	ctx       context.Context
+// outside is what one decision takes of others: its deadline, and its place among the costly decisions. Most need neither.
+type outside struct {
+	decider   *Decider
 	namespace string // of the claim
-	cancel    context.CancelFunc
-	done      func() // nil without a turn
+	deadline  time.Time
+	done      func() // gives the place back; nil without one
 }
 
-// turn waits for the turn of a costly decision, unless it has it.
-func (d *lazyDeadline) turn() (err error) {
-	if d.Costly != nil && d.done == nil {
-		d.done, err = d.Costly(d.context(), d.namespace)
+// enter waits for a place among the costly decisions, unless this one has it.
+func (o *outside) enter(ctx context.Context) (err error) {
+	if o.decider.Costly != nil && o.done == nil {
+		ctx, cancel := o.ask(ctx)
+		defer cancel()
+		o.done, err = o.decider.Costly(ctx, o.namespace)
 	}
 	return err
 }
 
-// context for a question. Others have the turn while it is asked: nobody knows how long that takes.
-func (d *lazyDeadline) context() context.Context {
-	d.endTurn()
-	if d.cancel == nil && d.Deadline != nil {
-		d.ctx, d.cancel = d.Deadline(d.ctx)
-	}
-	return d.ctx
-}
-
-func (d *lazyDeadline) endTurn() {
-	if d.done != nil {
-		d.done()
-		d.done = nil
+// leave gives the place back.
+func (o *outside) leave() {
+	if o.done != nil {
+		o.done()
+		o.done = nil
 	}
 }
 
-func (d *lazyDeadline) end() {
-	d.endTurn()
-	if d.cancel != nil {
-		d.cancel()
+// ask returns the context for a question. The place is given back while it is asked: that may take long.
+func (o *outside) ask(ctx context.Context) (context.Context, context.CancelFunc) {
+	o.leave()
+	if o.decider.Deadline == nil {
+		return ctx, func() {}
 	}
+	if o.deadline.IsZero() {
+		o.deadline = o.decider.Deadline(ctx)
+	}
+	return context.WithDeadline(ctx, o.deadline)
 }
 
 // Refusal is a candidate that a gate refused.
@@ -430,7 +400,7 @@ type Decision struct {
 	Usable []*inventory.Class
 	// Refused are the candidates before Class in the order of the draw.
 	Refused []Refusal
-	// answers are, with Explain, the gate that refuses a candidate, nil where none does, of all candidates.
+	// answers are, if the decision is explained, the gate that refuses a candidate, nil where none does, of all candidates.
 	answers map[*inventory.Class]*Gate
 	// Took is how long the draws took without the gates.
 	Took time.Duration
@@ -441,7 +411,7 @@ type Decision struct {
 // forgetDraw makes room for the outcome of another draw.
 func (d *Decision) forgetDraw() {
 	d.Candidates, d.Dropped, d.DropErr, d.dropErr, d.cordoned, d.Refused = 0, nil, nil, nil, nil, nil
-	d.Unjudged, d.Skipped = 0, 0
+	d.Unjudged, d.Skipped, d.Lacks = 0, 0, ""
 }
 
 // Drawn reports whether there was a draw, with or without a candidate.
@@ -459,7 +429,7 @@ func (d *Decision) Unneeded() bool {
 	return d.Drawn() && d.Class == nil && d.Lacks == "" && d.Claim.Selector == nil && d.Claim.Given == nil &&
 		(d.View.Kind.Use != "" || // A default that it may not use is none, and one that it cannot get is to be told.
 			d.Candidates == 0 && len(d.Refused) == 0 && !d.misses()) &&
-		d.View.Kind.WhenNoSelector == v1beta1.NoSelectorDefaultIfAny
+		d.View.Kind.Reader.WhenNoSelector == v1beta1.NoSelectorDefaultIfAny
 }
 
 // misses reports whether a class was dropped for another reason than that it does not fit the claim: it might be mended.
@@ -497,10 +467,10 @@ func (d *Decision) Warning() string {
 // Patch gives the claim its class, after these tests, and the annotation that says why.
 func (d *Decision) Patch(tests ...fields.Operation) []byte {
 	annotation := ""
-	if d.View.Kind.Annotates {
+	if d.View.Kind.Reader.Annotates {
 		annotation = d.Record().String()
 	}
-	return d.View.Kind.Patch(&d.Claim, d.Class.Target(), annotation, tests)
+	return d.View.Kind.Reader.Reference.Patch(&d.Claim, d.Class.Target(), annotation, tests)
 }
 
 // Record is what the annotation of a bound claim says of the decision.
@@ -528,19 +498,24 @@ func (r Record) String() string {
 // Given says that the claim refers to its class already, as it may where claims.when is true for such a claim: nothing is to be written.
 func (d *Decision) Given() bool {
 	k, in := d.View.Kind, &d.Claim
-	if d.Class == nil || !k.Decides {
+	if d.Class == nil || !k.Reader.Reference.Decides {
 		return false
 	}
-	to, has := k.RefersTo(in.Object)
+	to, has := k.Reader.Reference.RefersTo(in.Object)
 	if !has {
 		return false
 	}
-	counts := k.CountsFor(in.Namespace, to)
-	return counts[0] == k.CountedAs(d.Class) || counts[1] != 0 && counts[1] == k.CountedAs(d.Class)
+	counts := k.Reader.Reference.CountsFor(in.Namespace, to)
+	return counts[0] == k.Demand.CountedAs(d.Class) || counts[1] != 0 && counts[1] == k.Demand.CountedAs(d.Class)
+}
+
+// lacksCompany is what the schema requires beside the reference, and only the author can give; nil if the claim has it.
+func (d *Decision) lacksCompany() *field.Error {
+	return d.View.Kind.Reader.Reference.LacksCompany(d.Claim.Parents)
 }
 
 // asks is what the claim asks for: nil is the default class.
-func (d *Decision) asks() labels.Selector { return d.View.Kind.Asks(d.Claim.Claim) }
+func (d *Decision) asks() labels.Selector { return d.View.Kind.Reader.Asks(d.Claim.Claim) }
 
 // Reason of the decision in a word, for programs.
 func (d *Decision) Reason() string {

@@ -66,7 +66,7 @@ func TestChoose(t *testing.T) {
 			require.NotNil(t, kind, "claim kind %s is in testdata/registered.yaml", resource.GroupResource())
 			view := kind(documents(t, filepath.Join(dir, "classes.yaml")))
 
-			claim := view.Kind.Read(object.GetNamespace(), object.GetName(), object.Object)
+			claim := view.Kind.Reader.Read(object.GetNamespace(), object.GetName(), object.Object)
 			assert.Equal(t, want.Errors, failed(claim.Problems), want.Reason)
 			assert.Equal(t, want.Settled, claim.SettledBy, want.Reason)
 			if len(claim.Problems) > 0 || claim.LeftAlone != "" {
@@ -83,7 +83,7 @@ func TestChoose(t *testing.T) {
 			} else {
 				require.NotNil(t, got.Class, want.Reason)
 				assert.Equal(t, want.Class, got.Class.String(), want.Reason)
-				assert.Equal(t, want.Reference, encoded(t, view.Kind.Reference(got.Class.Target())), want.Reason)
+				assert.Equal(t, want.Reference, encoded(t, view.Kind.Reader.Reference.Value(got.Class.Target())), want.Reason)
 			}
 			assert.Equal(t, want.Candidates, drawn(view, claim.Claim), want.Reason)
 		})
@@ -111,14 +111,13 @@ func TestLacks(t *testing.T) {
 		"Deny":          {reason: "We should refuse what the registration refuses.", change: func(k *v1beta1.ClaimKind) { k.Spec.WhenUnmatched = v1beta1.Deny }, claim: "spec: {}", denied: true},
 		"Bound":         {reason: "We should admit a claim that gets its reference.", required: []v1beta1.FieldPath{".spec.classRef"}, claim: "spec: {classSelector: {}}"},
 		"LeftAlone":     {reason: "We should not judge a claim that is not ours to bind.", required: []v1beta1.FieldPath{".spec.classRef"}, claim: "spec: {resourceRef: {}}"},
-		"Later":         {reason: "We should go on with a claim that is stored without.", required: []v1beta1.FieldPath{".spec.classRef"}, change: bindLater, claim: "spec: {}", mode: Later, warning: "it will be bound when a class matches"},
-		"Preview":       {reason: "We should tell of a claim that waits what becomes of it.", required: []v1beta1.FieldPath{".spec", ".spec.classRef"}, change: bindLater, claim: "spec: {}", mode: Preview, warning: "it will be bound when a class matches"},
+		"Later":         {reason: "We should go on with a claim that is stored without.", required: []v1beta1.FieldPath{".spec.classRef"}, change: bindLater, claim: "spec: {}", mode: Mode{Stored: true}, warning: "it will be bound when a class matches"},
+		"Preview":       {reason: "We should tell of a claim that waits what becomes of it.", required: []v1beta1.FieldPath{".spec", ".spec.classRef"}, change: bindLater, claim: "spec: {}", mode: Mode{Stored: true, DryRun: true}, warning: "it will be bound when a class matches"},
 		"CannotBind": {reason: "We should promise nothing where late binding does not work.", change: func(k *v1beta1.ClaimKind) {
 			bindLater(k)
 			k.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionLateBinding, Status: metav1.ConditionFalse}}
 		}, claim: "spec: {}", warning: "mark a class default"},
-		"DryRun":  {reason: "We should refuse a dry run as well.", required: []v1beta1.FieldPath{".spec.classRef"}, claim: "spec: {}", mode: DryRun, want: ".spec.classRef", denied: true},
-		"Explain": {reason: "We should explain the same.", required: []v1beta1.FieldPath{".spec.classRef"}, claim: "spec: {}", mode: Explain, want: ".spec.classRef", denied: true},
+		"DryRun": {reason: "We should refuse a dry run as well.", required: []v1beta1.FieldPath{".spec.classRef"}, claim: "spec: {}", mode: Mode{DryRun: true}, want: ".spec.classRef", denied: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
@@ -126,8 +125,14 @@ func TestLacks(t *testing.T) {
 				tc.change(k)
 			}
 			view := NewView(withPaths(k, PathsCheck{Required: tc.required}), []*inventory.Classes{manyClasses("as.example.org", 1, 1)})
-			d := decided(t, new(Decider), view, view.Kind.Read("team", "db", decode(t, tc.claim)), tc.mode)
+			in := view.Kind.Reader.Read("team", "db", decode(t, tc.claim))
+			d := decided(t, new(Decider), view, in, tc.mode)
 			assert.Equal(t, tc.want, d.Lacks, tc.reason)
+			if !tc.mode.Stored {
+				e, err := new(Decider).Explain(t.Context(), view, in)
+				require.NoError(t, err)
+				assert.Equal(t, tc.want, e.Decision.Lacks, "We should explain the same.")
+			}
 			assert.Equal(t, tc.denied, d.Denied(), tc.reason)
 			if tc.warning != "" {
 				assert.Regexp(t, regexp.QuoteMeta(tc.warning)+"$", d.Warning(), tc.reason)
@@ -313,12 +318,25 @@ func read(t *testing.T, file string) []byte {
 
 // choose a class for a claim, without any effect.
 func choose(view *View, claim claim.Claim, fresh uint64) Decision {
-	return mustDecide(view, claim, fresh, time.Time{}, Explain)
+	return mustDecide(view, claim, fresh, time.Time{}, Mode{DryRun: true})
 }
 
 // decide on a claim that is admitted.
 func decide(view *View, claim claim.Claim, fresh uint64, now time.Time) Decision {
-	return mustDecide(view, claim, fresh, now, Admit)
+	return mustDecide(view, claim, fresh, now, Mode{})
+}
+
+// withFacts decides as Decide does, without waiting, and returns what expressions say, too.
+func withFacts(t *testing.T, view *View, in claim.Intake, mode Mode) (Decision, *facts) {
+	t.Helper()
+	d := new(Decider)
+	out := &outside{decider: d}
+	decision, facts, err := d.resolve(t.Context(), out, view, in, mode)
+	require.NoError(t, err)
+	if decision.Drawn() {
+		require.NoError(t, d.draw(t.Context(), out, &decision, facts, mode))
+	}
+	return decision, facts
 }
 
 func mustDecide(view *View, c claim.Claim, fresh uint64, now time.Time, mode Mode) Decision {

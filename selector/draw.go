@@ -2,6 +2,7 @@ package selector
 
 import (
 	"container/heap"
+	"context"
 	"errors"
 	"math"
 
@@ -32,14 +33,16 @@ var filters = [...]filter{
 	{"TooManyLabels", "over the limit of labels", nil, has(func(c *inventory.Class) bool { return c.TooManyLabels })},
 	{
 		claim.OtherReference, "of another group, kind or namespace than the class reference of the claim says",
-		func(k *ClaimKind) bool { return len(k.Form.Fields) > 1 }, // Beside the name, there is nothing to say.
+		func(k *ClaimKind) bool { return len(k.Reader.Reference.Form.Fields) > 1 }, // Beside the name, there is nothing to say.
 		func(claim subject, c *inventory.Class) (bool, error) {
 			return claim.Given != nil && !claim.Given.AgreesWith(c.Target()), nil
 		},
 	},
 	{
 		"NameTooLong", "of a name that is too long for a label",
-		func(k *ClaimKind) bool { return k.ClassRef.IsKey() && k.ClassRef[1] == "labels" },
+		func(k *ClaimKind) bool {
+			return k.Reader.Reference.Path.IsKey() && k.Reader.Reference.Path[1] == "labels"
+		},
 		has(func(c *inventory.Class) bool { return len(c.Name) > validation.LabelValueMaxLength }),
 	},
 	{"NotOffered", "not offered by their kind", nil, func(_ subject, c *inventory.Class) (bool, error) {
@@ -49,7 +52,7 @@ var filters = [...]filter{
 		return c.NotOffered, nil
 	}},
 	{
-		reasonShadowed, "of a name that means a class of another kind", func(k *ClaimKind) bool { return len(k.Precedence) > 0 },
+		reasonShadowed, "of a name that means a class of another kind", func(k *ClaimKind) bool { return len(k.Demand.Precedence) > 0 },
 		func(claim subject, c *inventory.Class) (bool, error) {
 			return claim.view.isShadowed(claim.Namespace, c), nil
 		},
@@ -184,7 +187,7 @@ var strategies = map[v1beta1.Strategy]Strategy{
 // each visits the classes that a claim asks for and is offered, before the filters, with their seat: see candidate. A visit reports whether
 // the filters leave the class.
 func (v *View) each(claim subject, visit func(c *inventory.Class, seat int8) (left bool)) {
-	asked := v.Kind.Asks(claim.Claim)
+	asked := v.Kind.Reader.Asks(claim.Claim)
 	if asked == nil {
 		v.eachDefault(claim, visit)
 		return
@@ -201,7 +204,7 @@ func (v *View) each(claim subject, visit func(c *inventory.Class, seat int8) (le
 // it visits those of all seats, because a default that the claim may not use is none for it.
 func (v *View) eachDefault(claim subject, visit func(c *inventory.Class, seat int8) (left bool)) {
 	namespace, partition := "", ""
-	if v.Kind.Own() {
+	if v.Kind.Demand.Reach.SameAsClaim() {
 		namespace = claim.Namespace
 	}
 	if claim.facts != nil {
@@ -259,7 +262,7 @@ type order struct {
 	// hides says that the claim may not use all classes, keeps that a gate may refuse the first, and remembers that classes may be judged
 	// again.
 	hides, keeps, remembers bool
-	deadline                *lazyDeadline
+	out                     *outside
 	// rest are the candidates after the first, once the second was asked for, or all where gates and expressions drop classes.
 	rest *candidateHeap
 	// later says that a second candidate was asked for.
@@ -270,10 +273,10 @@ type order struct {
 //
 // What the claim may not be allowed to use is hidden, and judged only when its turn in the order comes: what others wrote there must
 // neither cost the claim anything nor change what its author reads.
-func (o *order) first(decision *Decision) (best candidate) {
+func (o *order) first(ctx context.Context, decision *Decision) (best candidate) {
 	var unjudged []candidate
 	kind, facts := o.view.Kind, o.claim.facts
-	judges, isDefault := kind.judges(), kind.Asks(o.claim.Claim) == nil
+	judges, isDefault := kind.judges(), kind.Reader.Asks(o.claim.Claim) == nil
 	if judges && (o.keeps || o.hides) {
 		o.rest = &candidateHeap{}
 	}
@@ -293,27 +296,27 @@ func (o *order) first(decision *Decision) (best candidate) {
 			}
 		}
 		if isDefault || facts.budget.Left >= v1beta1.MaxExpressionCost/2 {
-			return o.judge(&best, decision, c, seat)
+			return o.judge(ctx, &best, decision, c, seat)
 		}
 		unjudged = append(unjudged, o.place(c, seat)) // The rest of the budget is for those that matter.
 		return false
 	})
 	if len(unjudged) > 0 {
-		o.judgeRest(&best, decision, unjudged)
+		o.judgeRest(ctx, &best, decision, unjudged)
 	}
 	if o.rest != nil {
 		heap.Init(o.rest)
-		return o.next(decision, nil)
+		return o.next(ctx, decision, nil)
 	}
 	return best
 }
 
 // judge a class, and make it the best, if it is a candidate and the draw prefers it.
-func (o *order) judge(best *candidate, decision *Decision, c *inventory.Class, seat int8) (left bool) {
+func (o *order) judge(ctx context.Context, best *candidate, decision *Decision, c *inventory.Class, seat int8) (left bool) {
 	kind := o.view.Kind
 	o.claim.facts.remembers = o.remembers
-	switch filter, err := kind.judgeInTurn(o.claim, c, o.deadline); {
-	case errors.Is(err, expression.ErrBudget) && kind.Asks(o.claim.Claim) == nil: // The next seat is not for it.
+	switch filter, err := kind.judgeInTurn(ctx, o.claim, c, o.out); {
+	case errors.Is(err, expression.ErrBudget) && kind.Reader.Asks(o.claim.Claim) == nil: // The next seat is not for it.
 		decision.leave(c)
 		return false
 	case filter >= 0:
@@ -339,7 +342,7 @@ func (o *order) improve(best *candidate, decision *Decision, next candidate) {
 
 // hide a class until its turn comes. With a score, only its expression says when: then it comes first.
 func (o *order) hide(c candidate) {
-	if c.hidden = true; o.view.Kind.Score != nil {
+	if c.hidden = true; o.view.Kind.Rules.Score != nil {
 		c.rank = math.MaxInt64
 	}
 	*o.rest = append(*o.rest, c)
@@ -348,7 +351,7 @@ func (o *order) hide(c candidate) {
 // next candidate after one that was refused, without a class if there is none. It is not judged yet if it is hidden and what may be spent
 // on these is: then it is to be admitted, and comes again. Those that were not judged before are judged in the order of the draw, within
 // half of the budget at least. The decision learns how many are not.
-func (o *order) next(decision *Decision, refused *inventory.Class) candidate {
+func (o *order) next(ctx context.Context, decision *Decision, refused *inventory.Class) candidate {
 	kind := o.view.Kind
 	if o.rest == nil {
 		rest := make(candidateHeap, 0, decision.Candidates)
@@ -367,7 +370,7 @@ func (o *order) next(decision *Decision, refused *inventory.Class) candidate {
 		if next.judged || !kind.judges() {
 			return next
 		}
-		filter, err := o.judgeLater(&next, decision)
+		filter, err := o.judgeLater(ctx, &next, decision)
 		switch isSpent := errors.Is(err, expression.ErrBudget); {
 		case isSpent && next.hidden:
 			return next
@@ -375,7 +378,7 @@ func (o *order) next(decision *Decision, refused *inventory.Class) candidate {
 			decision.Unjudged++
 		case filter >= 0:
 			decision.drop(filter, next.class, err)
-		case kind.Score != nil:
+		case kind.Rules.Score != nil:
 			next.rank = o.claim.facts.last.rank
 			heap.Push(o.rest, next)
 		default:
@@ -386,7 +389,7 @@ func (o *order) next(decision *Decision, refused *inventory.Class) candidate {
 }
 
 // judgeLater judges a candidate when its turn in the order comes. What is hidden costs the claim nothing, and waits for no turn.
-func (o *order) judgeLater(c *candidate, decision *Decision) (filter int, err error) {
+func (o *order) judgeLater(ctx context.Context, c *candidate, decision *Decision) (filter int, err error) {
 	kind, facts := o.view.Kind, o.claim.facts
 	facts.remembers = true
 	if c.hidden {
@@ -397,7 +400,7 @@ func (o *order) judgeLater(c *candidate, decision *Decision) (filter int, err er
 		if !o.later {
 			o.later, facts.budget.Left = true, max(facts.budget.Left, v1beta1.MaxExpressionCost/2)
 		}
-		filter, err = kind.judgeInTurn(o.claim, c.class, o.deadline)
+		filter, err = kind.judgeInTurn(ctx, o.claim, c.class, o.out)
 	}
 	if c.judged = filter < 0; c.judged {
 		decision.Candidates++
@@ -424,7 +427,7 @@ func (o *order) place(c *inventory.Class, seat int8) candidate {
 	switch {
 	case kind.memory != nil:
 		rank = kind.memory.rank(o.claim.Namespace, c)
-	case kind.Score != nil && o.claim.facts.of == c: // A class that is judged later has no rank yet.
+	case kind.Rules.Score != nil && o.claim.facts.of == c: // A class that is judged later has no rank yet.
 		rank = o.claim.facts.last.rank
 	}
 	unlikely := o.granted != nil && !o.view.likely(o.granted, o.claim.Namespace, c)
@@ -438,10 +441,8 @@ func (h candidateHeap) Len() int           { return len(h) }
 func (h candidateHeap) Less(i, j int) bool { return h[i].before(&h[j]) }
 func (h candidateHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
-// Push adds a candidate.
 func (h *candidateHeap) Push(c any) { *h = append(*h, c.(candidate)) }
 
-// Pop removes the last.
 func (h *candidateHeap) Pop() any {
 	last := len(*h) - 1
 	c := (*h)[last]

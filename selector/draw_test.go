@@ -309,9 +309,9 @@ func TestClaimsCostLittle(t *testing.T) {
 			raw := []byte(claim)
 			var errs field.ErrorList
 			allocated := allocating(func() {
-				object, err := kind.DecodeValid(raw)
+				object, err := kind.Reader.DecodeValid(raw)
 				require.NoError(t, err)
-				errs = kind.Read("team", "db", object).Problems
+				errs = kind.Reader.Read("team", "db", object).Problems
 			})
 			assert.LessOrEqual(t, allocated, uint64(8*len(raw)+1<<20), "We should allocate little.")
 			assertShort(t, errs)
@@ -320,7 +320,7 @@ func TestClaimsCostLittle(t *testing.T) {
 			if json.Unmarshal(raw, &object) != nil {
 				return // Another decoder does not take it for a number.
 			}
-			allocated = allocating(func() { errs = kind.Read("team", "db", object).Problems })
+			allocated = allocating(func() { errs = kind.Reader.Read("team", "db", object).Problems })
 			assert.LessOrEqual(t, allocated, uint64(1<<20), "We should allocate little where another decoder has read the claim.")
 			assertShort(t, errs)
 		})
@@ -401,9 +401,9 @@ func TestSelectorLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind := NewClaimKind(postgres())
-			object, err := kind.DecodeValid([]byte(tc.claim))
+			object, err := kind.Reader.DecodeValid([]byte(tc.claim))
 			require.NoError(t, err)
-			claim := kind.Read("team", "db", object)
+			claim := kind.Reader.Read("team", "db", object)
 			assert.Equal(t, tc.want, failed(claim.Problems), tc.reason)
 			if tc.want == nil {
 				assert.NotNil(t, claim.Selector, tc.reason)
@@ -412,7 +412,7 @@ func TestSelectorLimits(t *testing.T) {
 			require.ErrorContains(t, claim.Problems.ToAggregate(), tc.text, tc.reason)
 
 			require.NoError(t, json.Unmarshal([]byte(tc.claim), &object))
-			assert.NotEmpty(t, kind.Read("team", "db", object).Problems, "We should hold the limit where another decoder has read the claim.")
+			assert.NotEmpty(t, kind.Reader.Read("team", "db", object).Problems, "We should hold the limit where another decoder has read the claim.")
 		})
 	}
 }

@@ -147,12 +147,21 @@ type Requirement struct {
 // other classes, which the claim's author may not be allowed to know. It has no reasons for a claim that is left alone or has problems. It
 // asks the gates about every candidate, several at once.
 func (d *Decider) Explain(ctx context.Context, v *View, in claim.Intake) (e Explanation, err error) {
-	if e.Decision, e.facts, err = d.decide(ctx, v, in, Explain); err == nil {
-		e.addFacts(in)
-	}
+	out, dryRun := outside{decider: d, namespace: in.Namespace}, Mode{DryRun: true}
+	defer out.leave()
 	defer func() { e.facts = nil }()
-	if err != nil || !e.Decision.Drawn() {
+	if e.Decision, e.facts, err = d.resolve(ctx, &out, v, in, dryRun); err == nil && e.Decision.Drawn() {
+		if e.Decision.answers, err = d.askAll(ctx, &out, e.subject()); err == nil {
+			err = d.draw(ctx, &out, &e.Decision, e.facts, dryRun)
+		}
+	}
+	if err != nil {
 		return e, err
+	}
+	e.addFacts(in)
+	d.conclude(ctx, &out, &e.Decision, dryRun)
+	if !e.Decision.Drawn() {
+		return e, nil
 	}
 	if user := v.Kind.UserOf(e.Decision.Claim.Claim); user != nil && d.isGated(v.Kind) {
 		e.UsableBy = user.String()
@@ -204,21 +213,22 @@ func (e *Explanation) addCandidates() (asked map[*inventory.Class]bool) {
 }
 
 // askAll asks the gates about all candidates, which costs the decision nothing of its budget.
-func (d *Decider) askAll(deadline *lazyDeadline, o *order, decision *Decision) (err error) {
-	if f := o.claim.facts; f != nil {
+func (d *Decider) askAll(ctx context.Context, out *outside, claim subject) (map[*inventory.Class]*Gate, error) {
+	if f := claim.facts; f != nil {
 		defer func(left uint64, costly *field.Error) { f.budget.Left, f.costly = left, costly }(f.budget.Left, f.costly)
 		f.budget.Left, f.remembers = math.MaxUint64, true
 	}
 	var candidates []*inventory.Class
-	o.view.each(o.claim, func(c *inventory.Class, _ int8) bool {
-		i, _ := o.view.Kind.firstDrop(o.claim, c)
+	claim.view.each(claim, func(c *inventory.Class, _ int8) bool {
+		i, _ := claim.view.Kind.firstDrop(claim, c)
 		if i < 0 {
 			candidates = append(candidates, c)
 		}
 		return i < 0
 	})
-	decision.answers, err = d.answers(deadline.context(), o.view, o.claim.Claim, candidates)
-	return err
+	ctx, cancel := out.ask(ctx)
+	defer cancel()
+	return d.answers(ctx, claim.view, claim.Claim, candidates)
 }
 
 // answers of the gates about classes: for each, the first that refuses it, or nil. As many are asked at once as one namespace may ask.
@@ -228,7 +238,7 @@ func (d *Decider) answers(ctx context.Context, v *View, in claim.Claim, about []
 	group.SetLimit(v1beta1.AccessReviews.PerKey)
 	for i, c := range about {
 		group.Go(recovered.Func(func() (err error) {
-			gates[i], err = d.refusing(ctx, Explain, v, in, c)
+			gates[i], err = d.refusing(ctx, v, in, c)
 			return err
 		}))
 	}
@@ -297,7 +307,7 @@ func (e *Explanation) setOdds() {
 	for i := range e.Candidates {
 		c := &e.Candidates[i]
 		rank, key := kind.Strategy.place(0.5, c.Class.Weight)
-		if kind.Score != nil {
+		if kind.Rules.Score != nil {
 			rank = c.rank
 		}
 		if i == 0 || rank > highest {
@@ -431,8 +441,8 @@ func (e *Explanation) addFacts(read claim.Intake) {
 	seen, resolved := &expression.Input{Claim: in.Object}, facts != nil
 	if resolved {
 		seen = &facts.input
-		for i := range kind.Related {
-			r := &kind.Related[i]
+		for i := range kind.Rules.Related {
+			r := &kind.Rules.Related[i]
 			_, found := seen.Related[r.Kind.Name]
 			e.Related = append(e.Related, RelatedObject{r.Kind.Name, r.Kind.Resource, facts.names[r.Kind.Name], found})
 		}
@@ -442,10 +452,10 @@ func (e *Explanation) addFacts(read claim.Intake) {
 		to        **Evaluation
 		evaluated bool
 	}{
-		{kind.BindWhen, &e.BindWhen, resolved || !kind.AsksOthers()},
-		{kind.SelectorFrom, &e.SelectorFrom, resolved && in.LeftAlone != claim.NotYet && read.Selector == nil},
-		{kind.PartitionOf, &e.Partition, resolved && in.LeftAlone == "" && kind.Asks(in.Claim) == nil},
-		{kind.Usage, &e.Usage, resolved && in.LeftAlone == ""},
+		{kind.Rules.BindWhen, &e.BindWhen, resolved || !kind.Reader.AsksOthers()},
+		{kind.Rules.SelectorFrom, &e.SelectorFrom, resolved && in.LeftAlone != claim.NotYet && read.Selector == nil},
+		{kind.Rules.PartitionOf, &e.Partition, resolved && in.LeftAlone == "" && kind.Reader.Asks(in.Claim) == nil},
+		{kind.Rules.Usage, &e.Usage, resolved && in.LeftAlone == ""},
 	} {
 		if x.of == nil || !x.evaluated {
 			continue
@@ -463,13 +473,13 @@ func (e *Explanation) addFacts(read claim.Intake) {
 func (e *Explanation) otherSeat(c *inventory.Class) Drop {
 	kind := e.Decision.View.Kind
 	of, text, err := "", "", error(nil)
-	if kind.PartitionClass != nil {
-		of, err = kind.PartitionFor(c)
+	if kind.Rules.PartitionClass != nil {
+		of, err = kind.Demand.PartitionFor(c)
 	}
 	switch {
 	case err != nil:
 		text = "of an unknown partition"
-	case kind.PartitionClass == nil || of == e.Decision.partition:
+	case kind.Rules.PartitionClass == nil || of == e.Decision.partition:
 		return *newDrop(c, "NotOfNamespace", "the default of namespaces that have none of their own", nil)
 	case of == "":
 		text = "the default of partitions that have none of their own"
@@ -477,7 +487,7 @@ func (e *Explanation) otherSeat(c *inventory.Class) Drop {
 		text = fmt.Sprintf("the default of partition %q", truncate.String(of, v1beta1.MaxShownBytes))
 	}
 	drop := newDrop(c, "NotOfPartition", text, err)
-	drop.Expression, drop.Saw = kind.PartitionClass.String(), kind.PartitionClass.Saw(&expression.Input{Class: c.Fields})
+	drop.Expression, drop.Saw = kind.Rules.PartitionClass.String(), kind.Rules.PartitionClass.Saw(&expression.Input{Class: c.Fields})
 	return *drop
 }
 
@@ -486,7 +496,7 @@ func (e *Explanation) candidate(c *inventory.Class) Candidate {
 	if c.WeightErr != nil {
 		candidate.WeightError = c.WeightErr.Error()
 	}
-	if e.Decision.View.Kind.Score != nil {
+	if e.Decision.View.Kind.Rules.Score != nil {
 		candidate.Score, candidate.rank = e.facts.last.score, e.facts.last.rank
 	}
 	return candidate
@@ -499,8 +509,8 @@ func (e *Explanation) addUnserving() {
 		if v.Classes[i] == s {
 			continue
 		}
-		s.EachOffered(&v.Kind.Reach, e.Decision.Claim.Namespace, func(c *inventory.Class) {
-			by, term, err := v.Kind.Unmet(c)
+		s.EachOffered(&v.Kind.Demand.Reach, e.Decision.Claim.Namespace, func(c *inventory.Class) {
+			by, term, err := v.Kind.Demand.Unmet(c)
 			if by == nil || selector == nil && !c.Default || selector != nil && !selector.Matches(&c.Labels) {
 				return
 			}

@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -58,8 +59,8 @@ func (f *facts) bool(e *expression.Expression) (bool, error) { return e.Bool(&f.
 
 // rank a class by its score.
 func (f *facts) rank(k *ClaimKind, c *inventory.Class) (err error) {
-	f.input.Class, f.last.by = c.Fields, k.Score
-	f.last.score, err = k.Score.Number(&f.input, &f.budget)
+	f.input.Class, f.last.by = c.Fields, k.Rules.Score
+	f.last.score, err = k.Rules.Score.Number(&f.input, &f.budget)
 	f.last.rank = rankOf(f.last.score)
 	if k.Strategy.Name == v1beta1.LowestScore {
 		f.last.rank = -f.last.rank
@@ -88,21 +89,21 @@ func rankOf(score any) int64 {
 
 // resolver evaluates what does not look at a class.
 type resolver struct {
-	*lazyDeadline
+	out   *outside
 	view  *View
 	in    *claim.Intake
 	mode  Mode
 	facts *facts
 }
 
-func (r *resolver) resolve() error {
+func (r *resolver) resolve(ctx context.Context) error {
 	k, f, in := r.view.Kind, r.facts, r.in
-	if err := r.resolveRelated(); err != nil || len(in.Problems) > 0 {
+	if err := r.resolveRelated(ctx); err != nil || len(in.Problems) > 0 {
 		return err
 	}
-	if k.AsksOthers() && (!in.Named || !k.Decides) {
-		ok, err := f.bool(k.BindWhen)
-		if r.fails("spec.claims.when", k.BindWhen, err) {
+	if k.Reader.AsksOthers() && (!in.Named || !k.Reader.Reference.Decides) {
+		ok, err := f.bool(k.Rules.BindWhen)
+		if r.fails("spec.claims.when", k.Rules.BindWhen, err) {
 			return nil
 		}
 		if !ok {
@@ -110,28 +111,28 @@ func (r *resolver) resolve() error {
 			return nil
 		}
 	}
-	if in.Selector == nil && k.SelectorFrom != nil {
+	if in.Selector == nil && k.Rules.SelectorFrom != nil {
 		if r.resolveSelector(); len(in.Problems) > 0 {
 			return nil
 		}
 	}
-	if in.Selector == nil && k.WhenNoSelector == v1beta1.NoSelectorLeaveAlone {
+	if in.Selector == nil && k.Reader.WhenNoSelector == v1beta1.NoSelectorLeaveAlone {
 		in.LeftAlone = claim.NoSelector
 		return nil
 	}
-	if k.PartitionOf != nil && k.Asks(in.Claim) == nil {
+	if k.Rules.PartitionOf != nil && k.Reader.Asks(in.Claim) == nil {
 		var err error
-		f.partition, err = k.PartitionOf.Text(&f.input, &f.budget)
-		if r.fails("spec.classes.partition.claim", k.PartitionOf, err) {
+		f.partition, err = k.Rules.PartitionOf.Text(&f.input, &f.budget)
+		if r.fails("spec.classes.partition.claim", k.Rules.PartitionOf, err) {
 			return nil
 		}
 	}
 	var err error
-	in.Usage, err = k.UsageOf(in.Object, &f.budget)
-	if isStored := r.mode == Later || r.mode == Preview; !isStored && r.fails("spec.classes.usage", k.Usage, err) {
+	in.Usage, err = k.Reader.UsageOf(in.Object, &f.budget)
+	if !r.mode.Stored && r.fails("spec.classes.usage", k.Rules.Usage, err) {
 		return nil
 	}
-	for _, fit := range k.Fits {
+	for _, fit := range k.Rules.Fits {
 		r.resolveFit(fit, true)
 	}
 	for _, s := range r.view.All {
@@ -154,8 +155,8 @@ func (r *resolver) fails(name string, e *expression.Expression, err error) bool 
 func (r *resolver) resolveSelector() {
 	k, f, in := r.view.Kind, r.facts, r.in
 	at := field.NewPath("spec", "selector", "expression")
-	value, err := k.SelectorFrom.Value(&f.input, &f.budget)
-	if r.fails(at.String(), k.SelectorFrom, err) {
+	value, err := k.Rules.SelectorFrom.Value(&f.input, &f.budget)
+	if r.fails(at.String(), k.Rules.SelectorFrom, err) {
 		return
 	}
 	switch v := value.(type) {
@@ -168,7 +169,7 @@ func (r *resolver) resolveSelector() {
 			in.Selector, in.Problems = claim.ParseSelector(map[string]any{"matchLabels": v}, at)
 		}
 	default:
-		r.fails(at.String(), k.SelectorFrom, errors.New("it is neither a text nor a map of labels"))
+		r.fails(at.String(), k.Rules.SelectorFrom, errors.New("it is neither a text nor a map of labels"))
 	}
 }
 
@@ -199,10 +200,10 @@ func (r *resolver) resolveFit(of *rules.Fit, own bool) {
 }
 
 // resolveRelated finds the Namespace of the claim and the objects that it names.
-func (r *resolver) resolveRelated() error {
+func (r *resolver) resolveRelated(ctx context.Context) error {
 	k, f, in := r.view.Kind, r.facts, r.in
-	if k.Namespaces != nil && in.Namespace != "" {
-		o, err := r.object(k.Namespaces, "", in.Namespace)
+	if k.Rules.Namespaces != nil && in.Namespace != "" {
+		o, err := r.object(ctx, k.Rules.Namespaces, "", in.Namespace)
 		if err != nil {
 			return err
 		}
@@ -210,13 +211,13 @@ func (r *resolver) resolveRelated() error {
 			f.input.Namespace = o
 		}
 	}
-	if len(k.Related) == 0 {
+	if len(k.Rules.Related) == 0 {
 		return nil
 	}
-	related := make(map[string]any, len(k.Related))
-	f.input.Related, f.names = related, make(map[string]string, len(k.Related))
-	for i := range k.Related {
-		rule := &k.Related[i]
+	related := make(map[string]any, len(k.Rules.Related))
+	f.input.Related, f.names = related, make(map[string]string, len(k.Rules.Related))
+	for i := range k.Rules.Related {
+		rule := &k.Rules.Related[i]
 		namespace, name := "", r.text(rule.NameField, rule.ObjectName)
 		if name == "" {
 			continue
@@ -235,7 +236,7 @@ func (r *resolver) resolveRelated() error {
 		if namespace != "" {
 			f.names[rule.Kind.Name] = namespace + "/" + name
 		}
-		o, err := r.object(rule.Kind, namespace, name)
+		o, err := r.object(ctx, rule.Kind, namespace, name)
 		if err != nil {
 			return err
 		}
@@ -256,14 +257,16 @@ func (r *resolver) text(name string, e *expression.Expression) string {
 }
 
 // object of a related kind, read live if it is not known; nil if there is none.
-func (r *resolver) object(kind *rules.Kind, namespace, name string) (*expression.Object, error) {
+func (r *resolver) object(ctx context.Context, kind *rules.Kind, namespace, name string) (*expression.Object, error) {
 	if o := r.view.Related(kind.Resource, kind.Version).Find(namespace, name); o != nil {
 		return o, nil
 	}
-	if r.Related == nil || !r.mode.reads() && r.mode != Explain && r.mode != Preview {
+	if r.out.decider.Related == nil || r.mode.Stored {
 		return nil, nil
 	}
-	o, err := r.Related(r.context(), r.in.Namespace, kind, namespace, name)
+	ctx, cancel := r.out.ask(ctx)
+	defer cancel()
+	o, err := r.out.decider.Related(ctx, r.in.Namespace, kind, namespace, name)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s %q, which the claim names: %w", kind.Resource, name, err)
 	}

@@ -108,10 +108,10 @@ func TestReferencesThatCount(t *testing.T) {
 			})
 			require.Nil(t, kind.fault)
 			claim := decode(t, tc.claim)
-			_, bound := kind.BoundTo("team", claim)
+			_, bound := kind.Reader.Reference.BoundTo("team", claim)
 			assert.Equal(t, tc.counts, bound, tc.reason)
-			assert.Equal(t, tc.counts, kind.HasReference(claim), tc.reason)
-			_, missing := kind.ClassOf([]*inventory.Classes{inventory.NewClasses(newKind("golds.example.org", "Gold"), nil)}, "team", claim)
+			assert.Equal(t, tc.counts, kind.Reader.Reference.HasReference(claim), tc.reason)
+			_, missing := kind.Demand.ClassOf([]*inventory.Classes{inventory.NewClasses(newKind("golds.example.org", "Gold"), nil)}, "team", claim)
 			assert.Equal(t, tc.counts, missing != "", "We should miss no class of a reference that does not count.")
 		})
 	}
@@ -207,9 +207,8 @@ func TestRelatedOfCluster(t *testing.T) {
 	view = view.WithRelated([]*inventory.Objects{inventory.NewObjects(kind, false, map[types.NamespacedName]*expression.Object{
 		{Name: "gold"}: kind.Fields.Project(map[string]any{"spec": map[string]any{"ready": true}}),
 	})})
-	in := view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"plan": "gold"})})
-	d, facts, err := new(Decider).decide(t.Context(), view, in, Later)
-	require.NoError(t, err)
+	in := view.Kind.Reader.Read("team", "db", map[string]any{"spec": all(map[string]any{"plan": "gold"})})
+	d, facts := withFacts(t, view, in, Mode{Stored: true})
 	require.Empty(t, d.Claim.Problems)
 	require.NotNil(t, d.Class)
 	assert.Equal(t, "gold", facts.names["plan"])
@@ -267,9 +266,8 @@ func TestTermsMeanTheWhole(t *testing.T) {
 		for _, w.indexed = range []bool{false, true} {
 			view := w.view()
 			require.Nil(t, view.Fault, text)
-			in := view.Kind.Read("team", "db", map[string]any{"metadata": map[string]any{"name": "db"}, "spec": claim})
-			d, facts, err := new(Decider).decide(t.Context(), view, in, Admit)
-			require.NoError(t, err)
+			in := view.Kind.Reader.Read("team", "db", map[string]any{"metadata": map[string]any{"name": "db"}, "spec": claim})
+			d, facts := withFacts(t, view, in, Mode{})
 			if len(d.Claim.Problems) > 0 {
 				continue // A term that does not look at the class fails.
 			}

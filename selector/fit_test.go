@@ -83,10 +83,10 @@ func (e *expressive) view() *View {
 func (e *expressive) decide(t *testing.T, spec map[string]any) (Decision, error) {
 	t.Helper()
 	view := e.view()
-	in := view.Kind.Read("team", "db", map[string]any{
+	in := view.Kind.Reader.Read("team", "db", map[string]any{
 		"kind": "PostgreSQLInstance", "metadata": map[string]any{"name": "db", "namespace": "team"}, "spec": spec,
 	})
-	return new(Decider).Decide(t.Context(), view, in, Admit)
+	return new(Decider).Decide(t.Context(), view, in, Mode{})
 }
 
 func (e *expressive) decided(t *testing.T, spec map[string]any) Decision {
@@ -318,7 +318,7 @@ func TestSameFits(t *testing.T) {
 		}}
 	}
 	a, b := kind("as.example.org", "A", "other"), kind("bs.example.org", "B", "other")
-	assert.Equal(t, NewClaimKind(postgres(), a, b).LinkedFits, NewClaimKind(postgres(), b, a).LinkedFits, "A cache lists in any order")
+	assert.Equal(t, NewClaimKind(postgres(), a, b).Rules.LinkedFits, NewClaimKind(postgres(), b, a).Rules.LinkedFits, "A cache lists in any order")
 }
 
 // TestReviewedAsStored has hostile classes take the same seat when they are reviewed, stored
@@ -389,8 +389,8 @@ func TestReviewedAsStored(t *testing.T) {
 				stored := kind.NewClass(u, content)
 				require.True(t, reviewed.Default, "%s: We should see the mark, whatever is beside it.", what)
 				require.True(t, stored.Default, what)
-				want, offered, err := claimKind.SeatOf(stored)
-				got, reviewedOffered, reviewedErr := claimKind.SeatOf(reviewed)
+				want, offered, err := claimKind.Demand.SeatOf(stored)
+				got, reviewedOffered, reviewedErr := claimKind.Demand.SeatOf(reviewed)
 				assert.Equal(t, want, got, "%s: We should find the seat that the class will have.", what)
 				assert.Equal(t, offered, reviewedOffered, what)
 				assert.Equal(t, err == nil, reviewedErr == nil, "%s: %v, %v", what, err, reviewedErr)
@@ -408,7 +408,7 @@ func TestStatusSeatsNobody(t *testing.T) {
 	e := newExpressive(specs(`{classes: {fits: [{name: "Accepted", expression: "class.status.accepted && class.spec.size > 0"}]}}`, `{}`))
 	view := e.with("a", map[string]any{"size": int64(1)}).view()
 	class := view.Classes[0].All()[0]
-	_, offered, err := view.Kind.SeatOf(class)
+	_, offered, err := view.Kind.Demand.SeatOf(class)
 	require.NoError(t, err)
 	assert.True(t, offered, "We should keep the seat for a class whose status may change unseen.")
 
@@ -487,7 +487,7 @@ func TestServingClasses(t *testing.T) {
 		object := map[string]any{"metadata": map[string]any{"name": "db"}, "spec": spec}
 		var texts [2]string
 		for n, v := range []*View{view, fresh} {
-			d := decided(t, new(Decider), v, v.Kind.Read("team", "db", object), Admit)
+			d := decided(t, new(Decider), v, v.Kind.Reader.Read("team", "db", object), Mode{})
 			texts[n] = fmt.Sprint(d.Class, d.Candidates, d.DroppedText(), d.Warning(), d.Reason())
 			if asks {
 				require.Equal(t, scan(classes, spec), d.Candidates, "We should find what a scan finds (%d)", step)
@@ -521,8 +521,8 @@ func TestBudget(t *testing.T) {
 			tc.world.withMany(tc.classes, "class-%d", map[string]any{"size": int64(1000)})
 			view := tc.world.view()
 			d := &Decider{Waits: NewInventory().Waits}
-			in := view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"n": numbers})})
-			got := decided(t, d, view, in, Admit)
+			in := view.Kind.Reader.Read("team", "db", map[string]any{"spec": all(map[string]any{"n": numbers})})
+			got := decided(t, d, view, in, Mode{})
 			require.Len(t, got.Claim.Problems, 1, tc.reason)
 			assert.Equal(t, "spec.n", got.Claim.Problems[0].Field, "We should name the long field.")
 			assert.Nil(t, got.Class)
@@ -545,9 +545,9 @@ func TestBudget(t *testing.T) {
 		for i := range 20 {
 			name := fmt.Sprintf("db-%d", i)
 			object := func() map[string]any { return map[string]any{"spec": all(map[string]any{"n": numbers})} }
-			got := decided(t, new(Decider), view, view.Kind.Read("team", name, object()), Admit)
+			got := decided(t, new(Decider), view, view.Kind.Reader.Read("team", name, object()), Mode{})
 			other := cheap.view()
-			want := decided(t, new(Decider), other, other.Kind.Read("team", name, object()), Admit)
+			want := decided(t, new(Decider), other, other.Kind.Reader.Read("team", name, object()), Mode{})
 			require.NotNil(t, got.Class)
 			assert.Equal(t, want.Class.Name, got.Class.Name, "We should draw the class that is drawn without a limit.")
 			assert.Positive(t, got.Skipped, "We should not judge the classes that cannot be drawn.")
@@ -602,7 +602,7 @@ func TestBudget(t *testing.T) {
 		world := newExpressive(fits("claim.spec.n.all(a, a < class.spec.size)"))
 		world.withMany(600, "class-%d", map[string]any{"size": int64(1000)})
 		view := world.view()
-		in := view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"n": numbers})})
+		in := view.Kind.Reader.Read("team", "db", map[string]any{"spec": all(map[string]any{"n": numbers})})
 		e, err := new(Decider).Explain(t.Context(), view, in)
 		require.NoError(t, err)
 		assert.Equal(t, 600, e.Decision.Candidates+e.Decision.Skipped, "We should judge the first that may be drawn.")

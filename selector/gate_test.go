@@ -24,7 +24,7 @@ import (
 
 // refusing is a gate that refuses the classes of these names.
 func refusing(reason string, names ...string) Gate {
-	return Gate{Reason: reason, Text: "refused by " + reason, Admits: func(_ context.Context, _ Mode, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
+	return Gate{Reason: reason, Text: "refused by " + reason, Admits: func(_ context.Context, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
 		return !slices.Contains(names, c.Name), nil
 	}}
 }
@@ -59,15 +59,15 @@ func TestGates(t *testing.T) {
 		"All":        {why: "We should say how many were refused.", gates: []Gate{refusing("Full", order...)}, want: want{dropped: "Full=3", reason: "NoMatchingClass", warning: "dropped: 3 refused by Full"}},
 		"AllKnown":   {why: "We should take new classes where all known ones are refused.", gates: []Gate{refusing("Full", order...)}, newer: true, want: want{class: "class-003", dropped: "Full=3", reason: "MatchingClass", waited: WaitFound}},
 		"AllNewer":   {why: "We should tell of those that are newer.", gates: []Gate{refusing("Full", append(slices.Clone(order), "class-003")...)}, newer: true, want: want{dropped: "Full=4", reason: "NoMatchingClass", warning: "dropped: 4 refused by Full", waited: WaitNone}},
-		"LateAll":    {why: "We should wait for nothing later.", gates: []Gate{refusing("Full", order...)}, newer: true, mode: Later, want: want{dropped: "Full=3", reason: "NoMatchingClass", warning: "dropped: 3 refused by Full"}},
-		"Fails":      {why: "We should decide nothing where a gate cannot tell.", gates: []Gate{{Admits: func(context.Context, Mode, *View, claim.Claim, *inventory.Class) (bool, error) { return false, failed }}}, want: want{err: failed}},
+		"LateAll":    {why: "We should wait for nothing later.", gates: []Gate{refusing("Full", order...)}, newer: true, mode: Mode{Stored: true}, want: want{dropped: "Full=3", reason: "NoMatchingClass", warning: "dropped: 3 refused by Full"}},
+		"Fails":      {why: "We should decide nothing where a gate cannot tell.", gates: []Gate{{Admits: func(context.Context, *View, claim.Claim, *inventory.Class) (bool, error) { return false, failed }}}, want: want{err: failed}},
 		"OutOfTime":  {why: "We should not ask on after the deadline.", gates: []Gate{slow(order[0])}, limit: time.Millisecond, want: want{err: context.DeadlineExceeded}},
 		"NeverAsked": {why: "We should not ask about a class that would not be drawn.", gates: []Gate{only(t, order[0])}, want: want{class: order[0], reason: "MatchingClass"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := Decider{Gates: tc.gates, Deadline: func(ctx context.Context) (context.Context, context.CancelFunc) {
-					return context.WithTimeout(ctx, cmp.Or(tc.limit, time.Hour))
+				d := Decider{Gates: tc.gates, Deadline: func(context.Context) time.Time {
+					return time.Now().Add(cmp.Or(tc.limit, time.Hour))
 				}}
 				if tc.newer {
 					d.Waits = waitsFor(newer)
@@ -95,7 +95,7 @@ func TestGates(t *testing.T) {
 
 // slow refuses a class after its context has ended.
 func slow(name string) Gate {
-	return Gate{Admits: func(ctx context.Context, _ Mode, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
+	return Gate{Admits: func(ctx context.Context, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
 		<-ctx.Done()
 		return c.Name != name, nil
 	}}
@@ -103,7 +103,7 @@ func slow(name string) Gate {
 
 // only fails the test if it is asked about another class.
 func only(t *testing.T, name string) Gate {
-	return Gate{Admits: func(_ context.Context, _ Mode, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
+	return Gate{Admits: func(_ context.Context, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
 		assert.Equal(t, name, c.Name)
 		return true, nil
 	}}
@@ -111,11 +111,11 @@ func only(t *testing.T, name string) Gate {
 
 // inOrder are all candidates in the order of the draw: a gate refuses each of them.
 func inOrder(view *View, asking claim.Claim, fresh uint64) (classes []*inventory.Class) {
-	d := Decider{Fresh: func() uint64 { return fresh }, Gates: []Gate{{Admits: func(_ context.Context, _ Mode, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
+	d := Decider{Fresh: func() uint64 { return fresh }, Gates: []Gate{{Admits: func(_ context.Context, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
 		classes = append(classes, c)
 		return false, nil
 	}}}}
-	if _, err := d.Decide(context.Background(), view, claim.Intake{Claim: asking}, DryRun); err != nil {
+	if _, err := d.Decide(context.Background(), view, claim.Intake{Claim: asking}, Mode{DryRun: true}); err != nil {
 		panic(err)
 	}
 	return classes
@@ -136,10 +136,10 @@ func TestOrderIsTheDraw(t *testing.T) {
 		var gone []string
 		all := inOrder(view, asking, fresh)
 		for n, c := range all {
-			d := Decider{Fresh: func() uint64 { return fresh }, Gates: []Gate{{Admits: func(_ context.Context, _ Mode, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
+			d := Decider{Fresh: func() uint64 { return fresh }, Gates: []Gate{{Admits: func(_ context.Context, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
 				return !slices.Contains(gone, c.String()+c.Kind.Name), nil
 			}}}}
-			got := decided(t, &d, view, claim.Intake{Claim: asking}, Explain)
+			got := decided(t, &d, view, claim.Intake{Claim: asking}, Mode{DryRun: true})
 			require.Same(t, c, got.Class, "We should draw candidate %d of %d after those before it (%d)", n, len(all), i)
 			gone = append(gone, c.String()+c.Kind.Name)
 		}
@@ -151,13 +151,13 @@ func TestOrderIsTheDraw(t *testing.T) {
 func TestRefusalsAreBounded(t *testing.T) {
 	view := NewView(NewClaimKind(postgres()), []*inventory.Classes{manyClasses("as.example.org", 10_000, 10_000)})
 	asked := 0
-	d := Decider{Gates: []Gate{{Text: "forbidden", Admits: func(context.Context, Mode, *View, claim.Claim, *inventory.Class) (bool, error) {
+	d := Decider{Gates: []Gate{{Text: "forbidden", Admits: func(context.Context, *View, claim.Claim, *inventory.Class) (bool, error) {
 		asked++
 		return false, nil
 	}}}}
 	allocated := allocating(func() {
 		asked = 0
-		got, err := d.Decide(t.Context(), view, claim.Intake{Claim: nthClaim(1)}, Admit)
+		got, err := d.Decide(t.Context(), view, claim.Intake{Claim: nthClaim(1)}, Mode{})
 		require.ErrorContains(t, err, "too many of the classes that match are not allowed", "We should not say that there is no class.")
 		assert.Nil(t, got.Class)
 	})
@@ -171,36 +171,26 @@ func TestGatesComeBeforeTheCommit(t *testing.T) {
 	d := Decider{Gates: []Gate{refusing("Full", "class-001")}}
 	got := map[string]int{}
 	for i := range 10 {
-		decision := decided(t, &d, view, claim.Intake{Claim: nthClaim(i)}, Admit)
+		decision := decided(t, &d, view, claim.Intake{Claim: nthClaim(i)}, Mode{})
 		got[decision.Class.Name]++
 	}
 	assert.Equal(t, map[string]int{"class-000": 5, "class-002": 5}, got, "We should take turns among the classes that are admitted.")
 	d.Gates = nil
-	decision := decided(t, &d, view, claim.Intake{Claim: nthClaim(11)}, Admit)
+	decision := decided(t, &d, view, claim.Intake{Claim: nthClaim(11)}, Mode{})
 	assert.Equal(t, "class-001", decision.Class.Name, "We should not take the turn of a class that was refused.")
 }
 
 func TestModes(t *testing.T) {
-	for mode, want := range map[Mode]struct{ commits, waits bool }{
-		Admit: {true, true}, DryRun: {false, true}, Later: {true, false}, Preview: {false, false}, Explain: {false, false},
-	} {
-		t.Run(fmt.Sprint(mode), func(t *testing.T) {
+	for _, mode := range allModes {
+		t.Run(fmt.Sprintf("%+v", mode), func(t *testing.T) {
 			kind := kindOf(spec(`{choice: {strategy: LeastClaims}}`))
 			kind.Tally = &Tally{}
 			view := NewView(kind, []*inventory.Classes{manyClasses("as.example.org", 1, 1)})
-			asked := Mode(-1)
-			d := Decider{
-				Gates: []Gate{{Admits: func(_ context.Context, m Mode, _ *View, _ claim.Claim, _ *inventory.Class) (bool, error) {
-					asked = m
-					return true, nil
-				}}},
-				Waits: NewInventory().Waits,
-			}
+			d := Decider{Waits: NewInventory().Waits}
 			got := decided(t, &d, view, claim.Intake{Claim: nthClaim(1)}, mode)
-			assert.Equal(t, want.commits, kind.Tally.claims(kind.CountedAs(got.Class)) == 1, "We should count a claim only where the decision counts.")
-			assert.Equal(t, mode, asked, "We should tell gates what the decision is for.")
+			assert.Equal(t, !mode.DryRun, kind.Tally.claims(kind.Demand.CountedAs(got.Class)) == 1, "We should count a claim only where the decision counts.")
 			got = decided(t, &d, outdated(NewView(kind, nil)), claim.Intake{Claim: nthClaim(1)}, mode)
-			assert.Equal(t, want.waits, got.Waited == WaitNone, "We should wait only while a claim is created.")
+			assert.Equal(t, !mode.Stored, got.Waited == WaitNone, "We should wait only while a claim is created.")
 		})
 	}
 }
@@ -256,11 +246,11 @@ func TestExplainDefaultsOfSeats(t *testing.T) {
 // A command may take its time, as no server may.
 func TestPatience(t *testing.T) {
 	view := NewView(NewClaimKind(postgres()), []*inventory.Classes{manyClasses("as.example.org", 300, 300)})
-	d := Decider{Patient: true, Gates: []Gate{{Text: "forbidden", Admits: func(_ context.Context, _ Mode, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
+	d := Decider{Patient: true, Gates: []Gate{{Text: "forbidden", Admits: func(_ context.Context, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
 		return c.Name == "class-042", nil
 	}}}}
 	for i := range 10 {
-		got := decided(t, &d, view, claim.Intake{Claim: nthClaim(i)}, Later)
+		got := decided(t, &d, view, claim.Intake{Claim: nthClaim(i)}, Mode{Stored: true})
 		assert.Equal(t, "class-042", got.Class.Name)
 	}
 }
@@ -272,7 +262,7 @@ func TestGateFailsLate(t *testing.T) {
 	view := NewView(kind, []*inventory.Classes{manyClasses("as.example.org", 2, 2)})
 	asked := 0
 	d := Decider{
-		Gates: []Gate{{Text: "full", Admits: func(_ context.Context, _ Mode, _ *View, c claim.Claim, class *inventory.Class) (bool, error) {
+		Gates: []Gate{{Text: "full", Admits: func(_ context.Context, _ *View, c claim.Claim, class *inventory.Class) (bool, error) {
 			if asked++; asked == 1 { // Another claim takes the turn.
 				require.True(t, kind.memory.commit(class, kind.memory.rank(c.Namespace, class)))
 				return true, nil
@@ -281,12 +271,12 @@ func TestGateFailsLate(t *testing.T) {
 		}}},
 		Waits: waitsFor(view),
 	}
-	got, err := d.Decide(t.Context(), view, claim.Intake{Claim: nthClaim(1)}, Admit)
+	got, err := d.Decide(t.Context(), view, claim.Intake{Claim: nthClaim(1)}, Mode{})
 	require.ErrorIs(t, err, failed)
 	require.ErrorContains(t, err, "which classes are full", "We should say what could not be told.")
 	assert.Nil(t, got.Class, "We should not have a class of a draw that did not count.")
 
-	got, err = d.Decide(t.Context(), outdated(NewView(kind, nil)), claim.Intake{Claim: nthClaim(1)}, Admit)
+	got, err = d.Decide(t.Context(), outdated(NewView(kind, nil)), claim.Intake{Claim: nthClaim(1)}, Mode{})
 	require.ErrorIs(t, err, failed)
 	assert.Nil(t, got.Class)
 }
@@ -294,17 +284,18 @@ func TestGateFailsLate(t *testing.T) {
 // TestTurn of a costly decision, which asks others in between.
 func TestTurn(t *testing.T) {
 	running := 0
-	deadline := lazyDeadline{ctx: t.Context(), Decider: &Decider{Costly: func(context.Context, string) (func(), error) {
+	out := outside{decider: &Decider{Costly: func(context.Context, string) (func(), error) {
 		running++
 		return func() { running-- }, nil
 	}}}
-	require.NoError(t, deadline.turn())
-	require.NoError(t, deadline.turn())
+	require.NoError(t, out.enter(t.Context()))
+	require.NoError(t, out.enter(t.Context()))
 	assert.Equal(t, 1, running, "We should take one turn.")
-	deadline.context()
+	_, cancel := out.ask(t.Context())
+	defer cancel()
 	assert.Zero(t, running, "We should keep nobody waiting for what others answer.")
-	require.NoError(t, deadline.turn())
-	deadline.end()
+	require.NoError(t, out.enter(t.Context()))
+	out.leave()
 	assert.Zero(t, running)
 }
 
@@ -317,7 +308,7 @@ type authorizer struct {
 func (a *authorizer) gate() Gate {
 	return Gate{
 		Of: func(k *ClaimKind) bool { return k.Use != "" }, Reason: "NotAllowed", Text: "not allowed for the claim",
-		Admits: func(_ context.Context, _ Mode, v *View, c claim.Claim, class *inventory.Class) (bool, error) {
+		Admits: func(_ context.Context, v *View, c claim.Claim, class *inventory.Class) (bool, error) {
 			a.asked = append(a.asked, class.Name)
 			return slices.Contains(a.allowed[v.Kind.UserOf(c).String()], class.Name), nil
 		},
@@ -385,7 +376,7 @@ func TestUse(t *testing.T) {
 			case "none":
 				d.Grants = a.grants(team)
 			}
-			got, err := d.Decide(t.Context(), view, claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db", Selector: gold}}, Admit)
+			got, err := d.Decide(t.Context(), view, claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db", Selector: gold}}, Mode{})
 			assert.LessOrEqual(t, len(a.asked), tc.asked, tc.why)
 			if tc.err != "" {
 				require.ErrorContains(t, err, tc.err, tc.why)
@@ -428,7 +419,7 @@ func TestUseOfDefaults(t *testing.T) {
 		for _, grants := range []func() *access.Grants{nil, a.grants(), a.grants(`namespace "team"`)} {
 			t.Run(name, func(t *testing.T) {
 				d := Decider{Gates: []Gate{a.gate()}, Grants: grants}
-				got := decided(t, &d, view, claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db"}}, Admit)
+				got := decided(t, &d, view, claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db"}}, Mode{})
 				if tc.want == "" {
 					require.Nil(t, got.Class)
 					others := ", nor any other that is known"
@@ -467,7 +458,7 @@ func TestUseOfDefaultIfAny(t *testing.T) {
 	hidden := of.NewClass(&metav1.ObjectMeta{Name: "hidden", Annotations: map[string]string{defaultAnnotation: "true"}}, nil)
 	a := &authorizer{}
 	d := Decider{Gates: []Gate{a.gate()}}
-	got := decided(t, &d, NewView(NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(of, []*inventory.Class{hidden})}), claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db"}}, Admit)
+	got := decided(t, &d, NewView(NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(of, []*inventory.Class{hidden})}), claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db"}}, Mode{})
 	assert.Nil(t, got.Class)
 	assert.False(t, got.Denied(), "We should not refuse it for a default that it may not use.")
 	assert.Empty(t, got.Warning(), "We should not tell of one.")
@@ -488,7 +479,7 @@ func TestUseOfManySeats(t *testing.T) {
 	})
 	a := &authorizer{allowed: map[string][]string{`namespace "team"`: {"all"}}}
 	d := Decider{Gates: []Gate{a.gate()}, Grants: a.grants()}
-	got := decided(t, &d, view, claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db"}}, Admit)
+	got := decided(t, &d, view, claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db"}}, Mode{})
 	require.NotNil(t, got.Class)
 	assert.Equal(t, "all", got.Class.Name)
 	assert.Len(t, a.asked, v1beta1.MaxUnlikelyRefusals+1)
@@ -497,10 +488,10 @@ func TestUseOfManySeats(t *testing.T) {
 // An authorizer that fails for what else a claim may use does not make it fail.
 func TestUsableIsNotNeeded(t *testing.T) {
 	view := NewView(NewClaimKind(usedByNamespaces()), []*inventory.Classes{manyClasses("as.example.org", 3, 0)})
-	d := Decider{Gates: []Gate{{Of: func(k *ClaimKind) bool { return k.Use != "" }, Admits: func(context.Context, Mode, *View, claim.Claim, *inventory.Class) (bool, error) {
+	d := Decider{Gates: []Gate{{Of: func(k *ClaimKind) bool { return k.Use != "" }, Admits: func(context.Context, *View, claim.Claim, *inventory.Class) (bool, error) {
 		return false, errors.New("no answer")
 	}}}}
-	got := decided(t, &d, view, claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db", Selector: gold}}, Admit)
+	got := decided(t, &d, view, claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db", Selector: gold}}, Mode{})
 	assert.Contains(t, got.Warning(), `matches the selector "tier=gold"; classbind classes`, "We should not say what we do not know.")
 }
 
@@ -516,7 +507,7 @@ func TestUseBesideCostlyExpressions(t *testing.T) {
 	for i := range 40 {
 		a := &authorizer{allowed: map[string][]string{`namespace "team"`: {fmt.Sprintf("class-%03d", i)}}}
 		object := map[string]any{"spec": map[string]any{"n": numbers, "classSelector": map[string]any{}}}
-		got, err := (&Decider{Gates: []Gate{a.gate()}}).Decide(t.Context(), view, view.Kind.Read("team", fmt.Sprint("db-", i), object), Admit)
+		got, err := (&Decider{Gates: []Gate{a.gate()}}).Decide(t.Context(), view, view.Kind.Reader.Read("team", fmt.Sprint("db-", i), object), Mode{})
 		switch {
 		case err != nil:
 			require.ErrorContains(t, err, "cost too much CPU for so many classes")
@@ -537,7 +528,7 @@ func TestUnlikelyClassesAreNotJudged(t *testing.T) {
 	view := world.view()
 	d := Decider{Gates: []Gate{(&authorizer{}).gate()}, Grants: func() *access.Grants { return access.NewGrants(nil, nil) }}
 	object := map[string]any{"spec": map[string]any{"n": []any{int64(1), int64(2), int64(3)}, "classSelector": map[string]any{}}}
-	got := decided(t, &d, view, view.Kind.Read("team", "db", object), Admit)
+	got := decided(t, &d, view, view.Kind.Reader.Read("team", "db", object), Mode{})
 	assert.Nil(t, got.Class)
 	assert.Zero(t, got.Unjudged)
 	assert.Len(t, got.Refused, v1beta1.MaxUnlikelyRefusals)

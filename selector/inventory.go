@@ -260,7 +260,7 @@ func (i *Inventory) update(claimKinds ...string) {
 		v.needs = UnionRelated(kind)
 		v.RelatedMissing = v.relateTo(i.related)
 		v.Fault = cmp.Or(v.Fault, v.Missing, v.RelatedMissing)
-		v.Conflict = kind.conflict(name, slices.Min(rivals(i.claimKinds, kind)))
+		v.Conflict = kind.reserved.conflict(name, slices.Min(rivals(i.claimKinds, kind)))
 		i.views[name] = v
 	}
 	i.publish()

@@ -244,7 +244,7 @@ func TestUnread(t *testing.T) {
 	warning := func(object map[string]any) string {
 		t.Helper()
 		view := i.Snapshot()[databases]
-		d := decided(t, new(Decider), view, view.Kind.Read("default", "claim", object), Admit)
+		d := decided(t, new(Decider), view, view.Kind.Reader.Read("default", "claim", object), Mode{})
 		return d.Warning()
 	}
 	anyClass := map[string]any{"spec": map[string]any{"classSelector": map[string]any{}}}

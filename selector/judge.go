@@ -2,6 +2,7 @@ package selector
 
 import (
 	"container/heap"
+	"context"
 	"errors"
 	"fmt"
 
@@ -46,10 +47,10 @@ type judgement struct {
 }
 
 // judgeInTurn judges a class, and waits for the turn of a costly decision before it costs too much.
-func (k *ClaimKind) judgeInTurn(claim subject, c *inventory.Class, d *lazyDeadline) (filter int, err error) {
+func (k *ClaimKind) judgeInTurn(ctx context.Context, claim subject, c *inventory.Class, out *outside) (filter int, err error) {
 	const free = v1beta1.MaxExpressionCost - v1beta1.FreeExpressionCost
 	if f := claim.facts; f.err == nil && f.budget.Left < free {
-		f.err = d.turn()
+		f.err = out.enter(ctx)
 	}
 	return k.judge(claim, c)
 }
@@ -131,7 +132,7 @@ func (s subject) longest(r *claim.Reader) (all uint64, _ *field.Error) {
 }
 
 // judgeRest judges the candidates that may be drawn before the best so far, within what is left.
-func (o *order) judgeRest(best *candidate, decision *Decision, unjudged []candidate) {
+func (o *order) judgeRest(ctx context.Context, best *candidate, decision *Decision, unjudged []candidate) {
 	var byLength [2]candidateHeap // short, and long
 	for _, c := range unjudged {
 		i := 0
@@ -145,7 +146,7 @@ func (o *order) judgeRest(best *candidate, decision *Decision, unjudged []candid
 		heap.Init(candidates)
 		for candidates.Len() > 0 && o.mayPrefer(&(*candidates)[0], best) && facts.budget.Left > 0 && facts.err == nil {
 			next := heap.Pop(candidates).(candidate)
-			o.judge(best, decision, next.class, next.seat)
+			o.judge(ctx, best, decision, next.class, next.seat)
 		}
 	}
 	for _, candidates := range byLength {
@@ -174,7 +175,7 @@ func (d *Decision) leave(c *inventory.Class) {
 // mayPrefer reports whether the draw prefers a candidate that was not judged to the best so far.
 // Where there is a score, only its expression tells.
 func (o *order) mayPrefer(c, best *candidate) bool {
-	return best.class == nil || o.view.Kind.Score != nil || c.before(best)
+	return best.class == nil || o.view.Kind.Rules.Score != nil || c.before(best)
 }
 
 // drop counts a class that a filter dropped.
@@ -264,15 +265,15 @@ func (k *ClaimKind) compileFilters() {
 	k.free = len(k.filters)
 	none := func(subject, *inventory.Class) (bool, error) { return false, nil }
 	judges := []filter{{reasonCostly, "too costly to judge", nil, none}, {reasonFailed, failedText, nil, none}}
-	for _, f := range k.Fits {
+	for _, f := range k.Rules.Fits {
 		judges = append(judges, filter{f.Name, f.Text, nil, func(claim subject, c *inventory.Class) (bool, error) {
 			return claim.facts.drops(f, c)
 		}})
 	}
-	for _, f := range k.LinkedFits {
+	for _, f := range k.Rules.LinkedFits {
 		judges = append(judges, linkedFilter(f))
 	}
-	if k.Score != nil {
+	if k.Rules.Score != nil {
 		judges = append(judges, filter{reasonNoScore, "without a score", nil, func(claim subject, c *inventory.Class) (bool, error) {
 			err := claim.facts.rank(k, c)
 			return err != nil, err

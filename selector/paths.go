@@ -74,7 +74,7 @@ func (c *PathsCheck) addProblem(text string) {
 
 // SetPaths has the claim kind heed what the schema of its claims says. It is for one that is not used yet.
 func (k *ClaimKind) SetPaths(c PathsCheck) {
-	k.Require(c.Required, c.Company)
+	k.Reader.Reference.Require(c.Required, c.Company)
 	k.selectorAbsent, k.immutable = c.SelectorAbsent, c.Immutable
 	if reason, text := c.problem(); reason != "" && (k.fault == nil || k.fault.Reason == v1beta1.ReasonInvalidExpression) {
 		k.fault = inventory.Faultf(reason, "claim kind %q: %s", k.Name, text)
@@ -85,9 +85,9 @@ func (k *ClaimKind) SetPaths(c PathsCheck) {
 func CheckPaths(k *ClaimKind, s *openapi.Schema) (c PathsCheck) {
 	c.remedy = "correct the ClaimKind, or the schema"
 	c.checkReference(k, s)
-	c.checkImmutable(k.ClassRef, s)
+	c.checkImmutable(k.Reader.Reference.Path, s)
 	c.checkSelector(k, s)
-	for _, p := range k.SkipIfSet {
+	for _, p := range k.Reader.SkipIfSet {
 		f := s.At(p)
 		if errors.Is(f.Err, openapi.ErrMissing) && slices.Equal(p, defaultSkipIfSet) {
 			c.Absent = append(c.Absent, "."+p.String())
@@ -112,29 +112,29 @@ const (
 
 // checkReference reports whether a reference would be stored as it is written. Any object may have labels and annotations, which are texts.
 func (c *PathsCheck) checkReference(k *ClaimKind, s *openapi.Schema) {
-	if k.ClassRef.IsKey() {
-		if len(k.Form.Fields) > 0 {
+	if k.Reader.Reference.Path.IsKey() {
+		if len(k.Reader.Reference.Form.Fields) > 0 {
 			const text = "reference.form %s: a label or an annotation is a text: set spec.reference.form to %s"
-			c.addProblem(fmt.Sprintf(text, k.Form.Name, v1beta1.Name))
+			c.addProblem(fmt.Sprintf(text, k.Reader.Reference.Form.Name, v1beta1.Name))
 		}
 		return
 	}
-	f, pruned := s.Stores(k.ClassRef)
+	f, pruned := s.Stores(k.Reader.Reference.Path)
 	if pruned {
 		c.pruned, c.remedy = "the reference to its class", correctReference
 	}
 	if !c.addPath("reference.path", s, f) {
 		return
 	}
-	c.checkForm(k, k.Form, s)
+	c.checkForm(k, k.Reader.Reference.Form, s)
 	if len(c.Problems) > 0 {
 		c.remedy = formRemedy(k, s)
 	}
-	for i := range k.ClassRef {
-		c.require(k, s, k.ClassRef[:i+1])
+	for i := range k.Reader.Reference.Path {
+		c.require(k, s, k.Reader.Reference.Path[:i+1])
 	}
 	for _, name := range c.required {
-		c.require(k, s, k.ClassRef.Below(name))
+		c.require(k, s, k.Reader.Reference.Path.Below(name))
 	}
 }
 
@@ -163,7 +163,7 @@ func (c *PathsCheck) checkImmutable(reference fields.Path, s *openapi.Schema) {
 // reference, the API server may store a claim with one.
 func (c *PathsCheck) require(k *ClaimKind, s *openapi.Schema, p fields.Path) {
 	f := s.At(p).Schema
-	if k.EmptyIsUnset && f.Type == "string" && f.Allows("") {
+	if k.Reader.Reference.EmptyIsUnset && f.Type == "string" && f.Allows("") {
 		return
 	}
 	at := v1beta1.FieldPath("." + p.String())
@@ -177,23 +177,24 @@ func (c *PathsCheck) require(k *ClaimKind, s *openapi.Schema, p fields.Path) {
 func (c *PathsCheck) checkForm(k *ClaimKind, form *claim.Form, s *openapi.Schema) {
 	setting := fmt.Sprintf("reference.form %s", form.Name)
 	if len(form.Fields) == 0 {
-		c.add(setting, s.At(k.ClassRef).Is("string"))
+		c.add(setting, s.At(k.Reader.Reference.Path).Is("string"))
 		return
 	}
-	for _, name := range s.At(k.ClassRef).Schema.Required {
+	for _, name := range s.At(k.Reader.Reference.Path).Schema.Required {
 		switch {
-		case !s.Requires(k.ClassRef.Below(name)):
+		case !s.Requires(k.Reader.Reference.Path.Below(name)):
 		case slices.Contains(form.Fields, name):
 			c.required = append(c.required, name)
-		case k.EmptyIsUnset: // An author may begin the reference with it.
+		case k.Reader.Reference.EmptyIsUnset: // An author may begin the reference with it.
 			c.Company = append(c.Company, name)
 		default:
-			c.addProblem(fmt.Sprintf("%s: the schema requires %s, which the reference does not have", setting, shownPart(k.ClassRef, name)))
+			part := shownPart(k.Reader.Reference.Path, name)
+			c.addProblem(fmt.Sprintf("%s: the schema requires %s, which the reference does not have", setting, part))
 		}
 	}
 	for _, name := range form.Fields {
-		f, pruned := s.Stores(k.ClassRef.Below(name))
-		if name == "namespace" && k.Own() && (pruned || errors.Is(f.Err, openapi.ErrMissing)) {
+		f, pruned := s.Stores(k.Reader.Reference.Path.Below(name))
+		if name == "namespace" && k.Demand.Reach.SameAsClaim() && (pruned || errors.Is(f.Err, openapi.ErrMissing)) {
 			continue
 		}
 		if pruned {
@@ -213,7 +214,7 @@ func FittingForm(k *ClaimKind, s *openapi.Schema) *claim.Form {
 	best, most := (*claim.Form)(nil), 0
 	for i := range claim.Forms {
 		form, c := &claim.Forms[i], PathsCheck{}
-		if !form.NamesNamespace && (k.From == v1beta1.FromAll || len(k.Names) > 1) {
+		if !form.NamesNamespace && (k.Demand.Reach.From == v1beta1.FromAll || len(k.Demand.Reach.Names) > 1) {
 			continue // No registration may have it.
 		}
 		if c.checkForm(k, form, s); len(c.Problems) > 0 || c.Unknown != "" {
@@ -221,7 +222,7 @@ func FittingForm(k *ClaimKind, s *openapi.Schema) *claim.Form {
 		}
 		stored := 0
 		for _, name := range form.Fields {
-			if s.At(k.ClassRef.Below(name)).Err == nil {
+			if s.At(k.Reader.Reference.Path.Below(name)).Err == nil {
 				stored++
 			}
 		}
@@ -236,7 +237,7 @@ func FittingForm(k *ClaimKind, s *openapi.Schema) *claim.Form {
 func formRemedy(k *ClaimKind, s *openapi.Schema) string {
 	if form := FittingForm(k, s); form != nil {
 		return fmt.Sprintf("set spec.reference.form to %s", form.Name)
-	} else if k.Own() {
+	} else if k.Demand.Reach.SameAsClaim() {
 		return correctReference
 	}
 	return fmt.Sprintf("%s, or set spec.classes.namespaces.from to %s", correctReference, v1beta1.FromSameAsClaim)
@@ -252,15 +253,15 @@ func shownPart(reference fields.Path, name string) string {
 // checkSelector reports whether a selector would be stored. It may have one kind of requirements alone.
 func (c *PathsCheck) checkSelector(k *ClaimKind, s *openapi.Schema) {
 	const setting = "selector.path"
-	f := s.At(k.Selector)
-	if errors.Is(f.Err, openapi.ErrMissing) && slices.Equal(k.Selector, defaultSelector) {
-		c.Absent, c.SelectorAbsent = append(c.Absent, "."+k.Selector.String()), true
+	f := s.At(k.Reader.Selector)
+	if errors.Is(f.Err, openapi.ErrMissing) && slices.Equal(k.Reader.Selector, defaultSelector) {
+		c.Absent, c.SelectorAbsent = append(c.Absent, "."+k.Reader.Selector.String()), true
 		return
 	}
 	if !c.addPath(setting, s, f) {
 		return
 	}
-	matchLabels, matchExpressions := s.At(k.Selector.Below("matchLabels")), s.At(k.Selector.Below("matchExpressions"))
+	matchLabels, matchExpressions := s.At(k.Reader.Selector.Below("matchLabels")), s.At(k.Reader.Selector.Below("matchExpressions"))
 	hasLabels, hasExpressions := !errors.Is(matchLabels.Err, openapi.ErrMissing), !errors.Is(matchExpressions.Err, openapi.ErrMissing)
 	if hasLabels || !hasExpressions {
 		c.add(setting, matchLabels.Is("object"))
@@ -304,7 +305,7 @@ func (v *View) PathsProblem(c PathsCheck) (reason, text string) {
 func (v *View) refused(c PathsCheck) (texts []string, kinds int) {
 	isRefused := false
 	refuse := func(format string, args ...any) {
-		text := fmt.Sprintf("reference.form %s: ", v.Kind.Form.Name) + fmt.Sprintf(format, args...)
+		text := fmt.Sprintf("reference.form %s: ", v.Kind.Reader.Reference.Form.Name) + fmt.Sprintf(format, args...)
 		isRefused = true
 		if len(texts) < v1beta1.MaxErrors && !slices.Contains(texts, text) {
 			texts = append(texts, text)
@@ -320,13 +321,13 @@ func (v *View) refused(c PathsCheck) (texts []string, kinds int) {
 		for _, name := range c.required {
 			if sample.Text(name) == "" {
 				refuse("the schema requires %s, which the reference to a class of %q does not have",
-					shownPart(v.Kind.ClassRef, name), s.Kind.Name)
+					shownPart(v.Kind.Reader.Reference.Path, name), s.Kind.Name)
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(c.limited)) {
 			limited, value := c.limited[name], sample.Text(name)
 			if name != "name" && name != "namespace" && value != "" && !limited.Allows(value) {
-				refuse("the schema does not allow %q in %s", value, shownPart(v.Kind.ClassRef, name))
+				refuse("the schema does not allow %q in %s", value, shownPart(v.Kind.Reader.Reference.Path, name))
 			}
 		}
 		if isRefused {

@@ -243,7 +243,7 @@ func TestImmutable(t *testing.T) {
 			assert.Equal(t, tc.want, check.Immutable, tc.reason)
 			kind.SetPaths(check)
 			view := NewView(kind, nil)
-			d := decided(t, new(Decider), view, kind.Read("default", "claim", map[string]any{"spec": map[string]any{"classSelector": map[string]any{}}}), Admit)
+			d := decided(t, new(Decider), view, kind.Reader.Read("default", "claim", map[string]any{"spec": map[string]any{"classSelector": map[string]any{}}}), Mode{})
 			warning := d.Warning()
 			assert.Equal(t, tc.want == "", strings.Contains(warning, "it will be bound when a class matches"), "%s: %s", tc.reason, warning)
 			assert.Equal(t, tc.want != "", strings.Contains(warning, "; it cannot be bound later, because the schema refuses that ("+tc.want+"): create it again"), "%s: %s", tc.reason, warning)

@@ -41,11 +41,11 @@ func TestPricesOfDecisions(t *testing.T) {
 			e := newExpressive(fits(tc.fit))
 			e.withMany(tc.classes, "class-%04d", map[string]any{"price": 1e300, "text": long + long})
 			view := e.view()
-			in := view.Kind.Read("team", "db", map[string]any{
+			in := view.Kind.Reader.Read("team", "db", map[string]any{
 				"kind": "PostgreSQLInstance", "metadata": map[string]any{"name": "db", "namespace": "team"}, "spec": all(tc.spec),
 			})
 			took := cost.LeastCPU(15, cost.CPU, func() {
-				decision, _ := new(Decider).Decide(t.Context(), view, in, Admit)
+				decision, _ := new(Decider).Decide(t.Context(), view, in, Mode{})
 				_ = fmt.Sprint(decision.DropErr)
 			})
 			t.Logf("%v of CPU with %d classes", took, tc.classes)

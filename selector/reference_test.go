@@ -47,7 +47,7 @@ func TestReference(t *testing.T) {
 		"Name":                                        {reason: "We should write a string", format: v1beta1.Name, class: cluster, want: `"fast"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := json.Marshal(kindOf(func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = tc.format }).Reference(tc.class.Target()))
+			got, err := json.Marshal(kindOf(func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = tc.format }).Reader.Reference.Value(tc.class.Target()))
 			require.NoError(t, err, tc.reason)
 			assert.JSONEq(t, tc.want, string(got), tc.reason)
 		})
@@ -137,18 +137,18 @@ func TestReadReference(t *testing.T) {
 			kind, object := kindOf(tc.kind), decode(t, tc.claim)
 			raw, err := json.Marshal(object)
 			require.NoError(t, err)
-			planned, err := kind.DecodeValid(raw)
+			planned, err := kind.Reader.DecodeValid(raw)
 			require.NoError(t, err)
 			for _, object := range []map[string]any{object, planned} {
-				got := kind.Read("team", "db", object)
+				got := kind.Reader.Read("team", "db", object)
 				assert.Equal(t, tc.leftAlone, got.LeftAlone, tc.reason)
 				assert.Equal(t, tc.settled, got.SettledBy, tc.reason)
 				assert.Equal(t, tc.given, got.Given, tc.reason)
 				assert.Equal(t, tc.errs, failed(got.Problems), tc.reason)
-				_, bound := kind.BoundTo("team", object)
-				has := got.LeftAlone == claim.Settled && got.SettledBy == kind.ClassRef.String()
+				_, bound := kind.Reader.Reference.BoundTo("team", object)
+				has := got.LeftAlone == claim.Settled && got.SettledBy == kind.Reader.Reference.Path.String()
 				assert.Equal(t, has, bound, "We should count what has a reference.")
-				assert.Equal(t, has, kind.HasReference(object), "We should say what has a reference.")
+				assert.Equal(t, has, kind.Reader.Reference.HasReference(object), "We should say what has a reference.")
 			}
 		})
 	}
@@ -156,11 +156,11 @@ func TestReadReference(t *testing.T) {
 
 func TestReadOtherAnnotation(t *testing.T) {
 	kind := kindOf(spec(`{selector: {annotation: "example.org/selector"}}`))
-	got := kind.Read("team", "db", decode(t, `{metadata: {annotations: {example.org/selector: tier=gold, classbind.io/class-selector: tier=iron}}}`))
+	got := kind.Reader.Read("team", "db", decode(t, `{metadata: {annotations: {example.org/selector: tier=gold, classbind.io/class-selector: tier=iron}}}`))
 	require.Empty(t, got.Problems)
 	assert.Equal(t, "tier=gold", got.Selector.String(), "We should read the annotation that the kind names, and no other.")
 
-	got = kind.Read("team", "db", decode(t, `{metadata: {annotations: {example.org/selector: "tier in"}}}`))
+	got = kind.Reader.Read("team", "db", decode(t, `{metadata: {annotations: {example.org/selector: "tier in"}}}`))
 	assert.Equal(t, []fieldFailed{{"metadata.annotations[example.org/selector]", field.ErrorTypeInvalid}}, failed(got.Problems))
 
 	d := choose(NewView(kind, []*inventory.Classes{inventory.NewClasses(newKind("as.example.org", "A"), nil)}), claim.Claim{Name: "db"}, 0)
@@ -196,9 +196,9 @@ func TestPatchOfReference(t *testing.T) {
 			kind := kindOf(tc.kind)
 			claim, err := json.Marshal(decode(t, tc.claim))
 			require.NoError(t, err)
-			object, err := kind.DecodeValid(claim)
+			object, err := kind.Reader.DecodeValid(claim)
 			require.NoError(t, err)
-			in := kind.Read("team", "db", object)
+			in := kind.Reader.Read("team", "db", object)
 			require.Empty(t, in.Problems)
 			require.Empty(t, in.LeftAlone)
 			d := Decision{View: NewView(kind, nil), Claim: in, Class: &inventory.Class{Kind: namespaced, Namespace: "team", Name: "gold"}}
@@ -210,10 +210,10 @@ func TestPatchOfReference(t *testing.T) {
 			require.NoError(t, err)
 			assert.JSONEq(t, string(want), string(patched), tc.reason)
 
-			object, err = kind.DecodeValid(patched)
+			object, err = kind.Reader.DecodeValid(patched)
 			require.NoError(t, err)
-			assert.True(t, kind.HasReference(object), "We should read what we wrote.")
-			assert.True(t, kind.NamesClass(object), "We should read what we wrote.")
+			assert.True(t, kind.Reader.Reference.HasReference(object), "We should read what we wrote.")
+			assert.True(t, kind.Reader.Reference.NamesClass(object), "We should read what we wrote.")
 		})
 	}
 }
@@ -263,12 +263,12 @@ func TestDecisionAnnotation(t *testing.T) {
 			})
 			classes := inventory.NewClassKind(&v1beta1.ClassKind{}, schema.GroupVersionKind{Kind: "Class"}, false)
 			view := NewView(kind, []*inventory.Classes{inventory.NewClasses(classes, []*inventory.Class{{Kind: classes, Name: "a", Weight: 1}})})
-			object, err := kind.DecodeValid([]byte(tc.object))
+			object, err := kind.Reader.DecodeValid([]byte(tc.object))
 			require.NoError(t, err)
 			at, patches := time.Date(2026, 1, 2, 4, 4, 5, 6, time.FixedZone("", 3600)), map[string]bool{}
 			d := Decision{}
-			for _, mode := range []Mode{DryRun, Admit} {
-				d = decided(t, &Decider{Now: func() time.Time { at = at.Add(time.Hour); return at }}, view, kind.Read("", "mine", object), mode)
+			for _, mode := range []Mode{{DryRun: true}, {}} {
+				d = decided(t, &Decider{Now: func() time.Time { at = at.Add(time.Hour); return at }}, view, kind.Reader.Read("", "mine", object), mode)
 				patches[string(d.Patch())] = true
 			}
 			assert.Len(t, patches, 1, "A tool that compares a dry run with the result should find no difference.")
@@ -393,7 +393,7 @@ func TestRestore(t *testing.T) {
 				tc.change(&k.Spec)
 			}
 			kind := NewClaimKind(k)
-			got, err := kind.Restore([]byte(tc.before), []byte(tc.now))
+			got, err := kind.Reader.Restore([]byte(tc.before), []byte(tc.now))
 			if tc.isMistaken {
 				require.ErrorIs(t, err, fields.ErrNotObject, tc.reason)
 				return

@@ -97,7 +97,7 @@ func (k *ClaimKind) fullText(c claim.Claim, class *inventory.Class) string {
 // what other replicas give meanwhile, and by the claims that name it themselves.
 func (s Snapshot) Room(namespace string, c *inventory.Class) (r Room) {
 	s.eachCounted(c.Kind, func(k *ClaimKind) {
-		class := k.CountedAs(c)
+		class := k.Demand.CountedAs(c)
 		if n := k.Tally.find(class); n != nil {
 			r.Used = plus(r.Used, n.used.load())
 			r.Reserved = plus(r.Reserved, n.reserved.load())

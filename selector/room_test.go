@@ -68,7 +68,7 @@ func TestUsage(t *testing.T) {
 			if tc.spec == nil {
 				tc.spec = map[string]any{}
 			}
-			got, err := kind.UsageOf(map[string]any{"spec": tc.spec}, &expression.Budget{Left: v1beta1.MaxExpressionCost})
+			got, err := kind.Reader.UsageOf(map[string]any{"spec": tc.spec}, &expression.Budget{Left: v1beta1.MaxExpressionCost})
 			if tc.err == "" {
 				require.NoError(t, err, tc.reason)
 			} else {
@@ -86,10 +86,10 @@ func TestUsage(t *testing.T) {
 			} else {
 				assert.Equal(t, "Pool/a", d.Class.String(), tc.reason)
 			}
-			in := kind.Read("team", "claim", map[string]any{"spec": all(tc.spec)})
-			stored, err := kind.Ask(in).Claim("team", "claim")
+			in := kind.Reader.Read("team", "claim", map[string]any{"spec": all(tc.spec)})
+			stored, err := kind.Reader.Ask(in).Claim("team", "claim")
 			require.NoError(t, err)
-			d = decided(t, new(Decider), e.view(), claim.Intake{Claim: stored}, Later)
+			d = decided(t, new(Decider), e.view(), claim.Intake{Claim: stored}, Mode{Stored: true})
 			assert.NotNil(t, d.Class, "A claim that is stored should wait for no other expression.")
 			assert.Equal(t, tc.want, d.Claim.Usage, "We should keep what the expression looks at.")
 		})
@@ -107,9 +107,9 @@ func TestFull(t *testing.T) {
 		assert.Equal(t, "team", namespace)
 		return Room{Used: used[c.Name]}
 	}
-	in := v.Kind.Read("team", "claim", map[string]any{"spec": all(map[string]any{})})
+	in := v.Kind.Reader.Read("team", "claim", map[string]any{"spec": all(map[string]any{})})
 	decide := func() Decision {
-		d := decided(t, new(Decider), v, in, DryRun)
+		d := decided(t, new(Decider), v, in, Mode{DryRun: true})
 		return d
 	}
 	d := decide()
@@ -171,13 +171,13 @@ var roomTime = time.Unix(1000, 0)
 
 func (w *limitedWorld) admit(t *testing.T, v *View, namespace, name string) *inventory.Class {
 	t.Helper()
-	d := decided(t, &Decider{Now: func() time.Time { return roomTime }}, v, claimOf(namespace, name), Admit)
+	d := decided(t, &Decider{Now: func() time.Time { return roomTime }}, v, claimOf(namespace, name), Mode{})
 	return d.Class
 }
 
 // store a claim, as the watch shows it.
 func (w *limitedWorld) store(v *View, namespace, name string, c *inventory.Class, usage int64) *Count {
-	class := v.Kind.CountedAs(c)
+	class := v.Kind.Demand.CountedAs(c)
 	defer v.Kind.Tally.Seen(namespace, name, "", [2]uint64{class})
 	return v.Kind.Tally.Bind(class, v.Kind.ShareOf(namespace, usage))
 }
@@ -228,7 +228,7 @@ func TestRoomAtOnce(t *testing.T) {
 	for i := range 200 {
 		v := []*View{w.first, w.second}[i%2]
 		group.Go(func() {
-			if d, err := new(Decider).Decide(t.Context(), v, claimOf(fmt.Sprint("team-", i/3), fmt.Sprint("claim-", i)), Admit); err == nil && d.Class != nil {
+			if d, err := new(Decider).Decide(t.Context(), v, claimOf(fmt.Sprint("team-", i/3), fmt.Sprint("claim-", i)), Mode{}); err == nil && d.Class != nil {
 				bound.Add(1)
 			}
 		})
@@ -273,7 +273,7 @@ func TestCheckOfBound(t *testing.T) {
 			"metadata": map[string]any{"generateName": generateName},
 			"spec":     map[string]any{"classRef": map[string]any{"apiVersion": "example.org/v1", "kind": "Gold", "name": "gold-0"}},
 		}
-		in := w.first.Kind.ReadNamed("a", name, object)
+		in := w.first.Kind.Reader.ReadNamed("a", name, object)
 		_, refused, err := new(Decider).Check(t.Context(), w.first, in, object)
 		require.NoError(t, err)
 		return refused
@@ -288,7 +288,7 @@ func TestCheckOfBound(t *testing.T) {
 	w = newLimitedWorld(v1beta1.ObjectReference, v1beta1.WeightedRandom, 1)
 	in := claimOf("a", "")
 	in.GenerateName = "db-"
-	decided(t, new(Decider), w.first, in, Admit)
+	decided(t, new(Decider), w.first, in, Mode{})
 	assert.Nil(t, check("db-x7f2k", "db-"), "A claim should be known by the beginning of its name.")
 	assert.NotNil(t, check("db-x7f2k", ""))
 }
@@ -298,7 +298,7 @@ func TestFullText(t *testing.T) {
 	w.store(w.first, "x", "one", w.classes[0], 50)
 	w.store(w.second, "x", "two", w.classes[1], 48)
 	for i := range 2 {
-		w.first.Kind.Tally.reserve(claimOf(fmt.Sprint(i), "b").Claim, w.first.Kind.CountedAs(w.classes[1]), w.first.Kind.ShareOf(fmt.Sprint(i), 1), roomTime)
+		w.first.Kind.Tally.reserve(claimOf(fmt.Sprint(i), "b").Claim, w.first.Kind.Demand.CountedAs(w.classes[1]), w.first.Kind.ShareOf(fmt.Sprint(i), 1), roomTime)
 	}
 	w.store(w.second, "a", "three", w.classes[2], 3)
 	e, err := new(Decider).Explain(t.Context(), w.first, claimOf("a", "b"))

@@ -74,7 +74,7 @@ func TestSecretsDoNotShow(t *testing.T) {
 								if size > 1 && (!strings.Contains(spec, "Fits") || size > 60 && (n != 3 || len(allowed) > 1)) {
 									continue
 								}
-								for _, mode := range []Mode{Admit, Later} {
+								for _, mode := range []Mode{{}, {Stored: true}} {
 									object := map[string]any{"metadata": map[string]any{"name": "db"}, "spec": map[string]any{"n": long[:size], "size": int64(1)}}
 									if labels != nil {
 										object["spec"].(map[string]any)["classSelector"] = map[string]any{"matchLabels": labels}
@@ -85,7 +85,7 @@ func TestSecretsDoNotShow(t *testing.T) {
 										if roles == "known" {
 											d.Grants = a.grants()
 										}
-										decision, err := d.Decide(t.Context(), v, v.Kind.Read("team", "db", object), mode)
+										decision, err := d.Decide(t.Context(), v, v.Kind.Reader.Read("team", "db", object), mode)
 										return fmt.Sprint(err, tellAuthor(&decision))
 									}
 									want, got := answer(without), answer(with)

@@ -54,12 +54,12 @@ func FuzzClaimKind(f *testing.F) {
 		if v.Fault != nil {
 			return
 		}
-		object, err := v.Kind.DecodeValid(claim)
+		object, err := v.Kind.Reader.DecodeValid(claim)
 		if err != nil {
 			return
 		}
-		c := v.Kind.Read("n", "db", object)
-		_, bound := v.Kind.BoundTo("n", object)
+		c := v.Kind.Reader.Read("n", "db", object)
+		_, bound := v.Kind.Reader.Reference.BoundTo("n", object)
 		if c.LeftAlone != "" || bound || len(c.Problems) > 0 {
 			return
 		}
@@ -77,10 +77,10 @@ func FuzzClaimKind(f *testing.F) {
 		if err != nil {
 			t.Fatalf("We should make a patch that fits the claim: %v", err)
 		}
-		if object, err = v.Kind.DecodeValid(patched); err != nil {
+		if object, err = v.Kind.Reader.DecodeValid(patched); err != nil {
 			t.Fatal(err)
 		}
-		if _, bound = v.Kind.BoundTo("n", object); !bound {
+		if _, bound = v.Kind.Reader.Reference.BoundTo("n", object); !bound {
 			t.Errorf("We should bind the claim: %s", patched)
 		}
 	})
@@ -189,11 +189,11 @@ func fuzzSelector(f *testing.F, claimOf func(text string) (object string, field 
 		meter.Measure(t, len(raw), func() {
 			var decoded map[string]any
 			var err error
-			if decoded, err = kind.DecodeValid(raw); err != nil {
+			if decoded, err = kind.Reader.DecodeValid(raw); err != nil {
 				got, refused = claim.Claim{}, err.Error()
 				return
 			}
-			in := kind.Read("n", "db", decoded)
+			in := kind.Reader.Read("n", "db", decoded)
 			got, refused = in.Claim, ""
 			if len(in.Problems) > 0 {
 				refused = in.Problems.ToAggregate().Error()

@@ -120,7 +120,7 @@ func (t *Tally) claims(class uint64) int64 {
 
 // BoundClaims is how many claims of the kind were seen bound to a class.
 func (k *ClaimKind) BoundClaims(c *inventory.Class) int64 {
-	if n := k.Tally.find(k.CountedAs(c)); n != nil {
+	if n := k.Tally.find(k.Demand.CountedAs(c)); n != nil {
 		return n.bound.Load()
 	}
 	return 0
@@ -163,7 +163,7 @@ func (t *Tally) add(class uint64, s Share, bound, inFlight int64) *Count {
 // make a count, unless there is one.
 func (t *Tally) make(key uint64, of *Count) *Count {
 	c, _ := t.counts.LoadOrStore(key, &Count{key: key, of: of})
-	return c.(*Count) //nolint:forcetypeassert // There is nothing else.
+	return c.(*Count) // There is nothing else.
 }
 
 // counts rank the classes of a kind by the fewest claims, or, where classes have a capacity, by the smallest share of it that is used.
@@ -177,7 +177,7 @@ func (n counts) rank(namespace string, c *inventory.Class) int64 {
 		r := n.kind.room(namespace, c)
 		return -rankOf(float64(r.Taken()) / float64(max(c.Capacity.Total, 1)))
 	}
-	return -n.kind.Tally.claims(n.kind.CountedAs(c))
+	return -n.kind.Tally.claims(n.kind.Demand.CountedAs(c))
 }
 
 // commit has nothing to remember: see Decider.commit.

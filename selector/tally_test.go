@@ -41,7 +41,7 @@ func counting(n int, change ...func(*v1beta1.ClaimKindSpec)) *View {
 
 // store tells a tally what a watch would.
 func store(v *View, name, generateName string, c *inventory.Class) {
-	hash := v.Kind.CountedAs(c)
+	hash := v.Kind.Demand.CountedAs(c)
 	v.Kind.Tally.Bind(hash, Share{})
 	v.Kind.Tally.Seen("team-a", name, generateName, [2]uint64{hash})
 }
@@ -216,11 +216,11 @@ func TestBoundTo(t *testing.T) {
 			class := newKind("golds.example.org", "Gold").NewClass(&metav1.ObjectMeta{Namespace: tc.namespace, Name: "gold"}, nil)
 			raw, err := json.Marshal(object{"spec": object{"classRef": tc.reference}})
 			require.NoError(t, err)
-			claim, err := kind.DecodeValid(raw)
+			claim, err := kind.Reader.DecodeValid(raw)
 			require.NoError(t, err)
-			classes, bound := kind.BoundTo("team-a", claim)
+			classes, bound := kind.Reader.Reference.BoundTo("team-a", claim)
 			assert.Equal(t, tc.bound, bound, tc.reason)
-			assert.Equal(t, tc.counts, slices.Contains(classes[:], kind.CountedAs(class)), tc.reason)
+			assert.Equal(t, tc.counts, slices.Contains(classes[:], kind.Demand.CountedAs(class)), tc.reason)
 		})
 	}
 }
@@ -451,7 +451,7 @@ func TestCraftedTally(t *testing.T) {
 		gold := newKind("golds.example.org", "Gold").NewClass(&metav1.ObjectMeta{Name: "gold"}, nil)
 		all := []uint64{claimHash("team", "db", "", 0), claimHash("team", "", "db-", 1), Share{isLimited: true, namespace: "team"}.key(1)}
 		for _, form := range claim.Forms {
-			all = append(all, kindOf(func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = form.Name }).CountedAs(gold))
+			all = append(all, kindOf(func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = form.Name }).Demand.CountedAs(gold))
 		}
 		return all
 	}

@@ -89,19 +89,19 @@ func (v *View) WithRelated(objects []*inventory.Objects) *View {
 // eachOffered visits the classes that claims of a namespace are offered.
 func (v *View) eachOffered(namespace string, visit func(*inventory.Class)) {
 	for _, s := range v.Classes {
-		s.EachOffered(&v.Kind.Reach, namespace, visit)
+		s.EachOffered(&v.Kind.Demand.Reach, namespace, visit)
 	}
 }
 
 // isShadowed reports whether the name of a class means another to who reads a claim of this namespace, or may: some were never known.
 func (v *View) isShadowed(namespace string, c *inventory.Class) bool {
 	k := v.Kind
-	before := k.Precedence // A kind that is not listed comes last.
+	before := k.Demand.Precedence // A kind that is not listed comes last.
 	if i := slices.Index(before, c.Kind.Name); i >= 0 {
 		before = before[:i]
 	}
 	mayConfuse := func(u UnreadKind) bool {
-		switch k.Form.NamesKind {
+		switch k.Reader.Reference.Form.NamesKind {
 		case claim.GroupAndKind:
 			return false
 		case claim.KindAlone: // Kinds of one name have one plural.
@@ -117,10 +117,10 @@ func (v *View) isShadowed(namespace string, c *inventory.Class) bool {
 	return slices.ContainsFunc(v.All, func(s *inventory.Classes) bool {
 		in := ""
 		if s.Kind.Namespaced {
-			in = cmp.Or(c.Namespace, k.ClassNamespace, namespace)
+			in = cmp.Or(c.Namespace, k.Reader.Reference.ClassNamespace, namespace)
 		}
 		return slices.Contains(before, s.Kind.Name) &&
-			k.Form.Confuses(s.Kind.GroupVersionKind, c.Kind.GroupVersionKind) && s.Find(in, c.Name) != nil
+			k.Reader.Reference.Form.Confuses(s.Kind.GroupVersionKind, c.Kind.GroupVersionKind) && s.Find(in, c.Name) != nil
 	})
 }
 
@@ -131,16 +131,16 @@ func (v *View) eachMeant(namespace string, c *inventory.Class, visit func(kind *
 	if !visit(c.Kind, c.Namespace) {
 		return false
 	}
-	if len(v.Kind.Precedence) == 0 && len(v.LeftOut) == 0 {
+	if len(v.Kind.Demand.Precedence) == 0 && len(v.LeftOut) == 0 {
 		return true
 	}
 	for _, kind := range v.MeantKinds() {
-		if kind == c.Kind || !v.Kind.Form.Confuses(kind.GroupVersionKind, c.Kind.GroupVersionKind) {
+		if kind == c.Kind || !v.Kind.Reader.Reference.Form.Confuses(kind.GroupVersionKind, c.Kind.GroupVersionKind) {
 			continue
 		}
 		in := ""
 		if kind.Namespaced {
-			in = cmp.Or(c.Namespace, v.Kind.ClassNamespace, namespace)
+			in = cmp.Or(c.Namespace, v.Kind.Reader.Reference.ClassNamespace, namespace)
 		}
 		if !visit(kind, in) {
 			return false
@@ -213,19 +213,19 @@ func (v *View) PolicyDefault() (*inventory.Class, *inventory.Fault) {
 func (v *View) needsWebhook() string {
 	k := v.Kind
 	switch {
-	case !k.IsEmpty():
+	case !k.Rules.IsEmpty():
 		return "an expression of the ClaimKind decides"
-	case k.WhenNoSelector == v1beta1.NoSelectorAny || k.WhenNoSelector == v1beta1.NoSelectorLeaveAlone:
-		return fmt.Sprintf("with selector.whenAbsent %s, a claim without a selector does not get the default class", k.WhenNoSelector)
-	case k.LeavesAbsent:
+	case k.Reader.WhenNoSelector == v1beta1.NoSelectorAny || k.Reader.WhenNoSelector == v1beta1.NoSelectorLeaveAlone:
+		return fmt.Sprintf("with selector.whenAbsent %s, claims without a selector do not get the default class", k.Reader.WhenNoSelector)
+	case k.Reader.Reference.LeavesAbsent:
 		return "with reference.whenAbsent LeaveAlone, a claim without a reference does not get the default class"
-	case len(k.Precedence) > 0:
+	case len(k.Demand.Precedence) > 0:
 		return "with classes.precedence Listed, a class of another kind may have the name of the default class"
-	case k.Annotates:
+	case k.Reader.Annotates:
 		return "with choice.annotate Decision, a claim is annotated with the time, which the API server does not tell a policy"
 	case k.Strategy.Name == v1beta1.RoundRobin:
 		return "with RoundRobin, classbind has to know which class it gave last"
-	case k.Own() && slices.ContainsFunc(v.Classes, func(s *inventory.Classes) bool { return s.Kind.Namespaced }):
+	case k.Demand.Reach.SameAsClaim() && slices.ContainsFunc(v.Classes, func(s *inventory.Classes) bool { return s.Kind.Namespaced }):
 		return "each namespace may have a default class of its own"
 	}
 	return ""
@@ -247,7 +247,7 @@ func classNeedsWebhook(c *inventory.Class, weighted bool) string {
 func (s Snapshot) ReadsAnnotation(key string) bool {
 	reads := func(k *inventory.ClassKind) bool { return k.ReadsAnnotation(key) }
 	for _, v := range s {
-		if v.Kind.ReadsAnnotation(key) || slices.ContainsFunc(v.MeantKinds(), reads) {
+		if v.Kind.Reader.ReadsAnnotation(key) || slices.ContainsFunc(v.MeantKinds(), reads) {
 			return true
 		}
 	}
@@ -259,10 +259,10 @@ func (s Snapshot) ReadsAnnotation(key string) bool {
 func (s Snapshot) OrderMatters(k *ClaimKind) *inventory.Fault {
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		o := s[name].Kind
-		if name == k.Name || o.resource != k.resource || s[name].Conflict != nil {
+		if name == k.Name || o.reserved.resource != k.reserved.resource || s[name].Conflict != nil {
 			continue
 		}
-		if k.ReadsReferenceOf(o.Reader) || o.ReadsReferenceOf(k.Reader) {
+		if k.Reader.ReadsReferenceOf(o.Reader) || o.Reader.ReadsReferenceOf(k.Reader) {
 			return inventory.Faultf(v1beta1.ReasonNeedsWebhook,
 				"claim kind %q is for the same claims, and the reference of one of the two matters to the other", name)
 		}

@@ -36,9 +36,9 @@ func newWaits(snapshot func() Snapshot) *Waits {
 
 // await decides again on each newer view, while the claim may wait. Without a class, it is an error that there may be one which a broken
 // watch does not show.
-func (d *Decider) await(deadline *lazyDeadline, decision *Decision, facts *facts, mode Mode) error {
+func (d *Decider) await(ctx context.Context, out *outside, decision *Decision, facts *facts, mode Mode) error {
 	if d.Waits != nil {
-		if err := d.drawAgain(deadline, decision, facts, mode); err != nil || decision.Class != nil || !decision.Drawn() {
+		if err := d.drawAgain(ctx, out, decision, facts, mode); err != nil || decision.Class != nil || !decision.Drawn() {
 			return err
 		}
 	}
@@ -54,22 +54,24 @@ func (d *Decider) await(deadline *lazyDeadline, decision *Decision, facts *facts
 	return nil
 }
 
-func (d *Decider) drawAgain(deadline *lazyDeadline, decision *Decision, facts *facts, mode Mode) error {
-	ctx, cancel := context.WithTimeout(deadline.context(), v1beta1.MaxClassWait)
+func (d *Decider) drawAgain(ctx context.Context, out *outside, decision *Decision, facts *facts, mode Mode) error {
+	asking, cancel := out.ask(ctx)
 	defer cancel()
-	done, err := d.Waits.limiter.Take(ctx, decision.Claim.Namespace)
+	waiting, cancel := context.WithTimeout(asking, v1beta1.MaxClassWait)
+	defer cancel()
+	done, err := d.Waits.limiter.Take(waiting, decision.Claim.Namespace)
 	if err != nil {
 		decision.Waited = WaitRefused
 		return nil
 	}
 	defer done()
 	decision.Waited = WaitNone
-	for pause := time.Duration(0); ctx.Err() == nil; {
+	for pause := time.Duration(0); waiting.Err() == nil; {
 		select {
-		case <-ctx.Done():
+		case <-waiting.Done():
 		case <-time.After(pause):
 			select {
-			case <-ctx.Done():
+			case <-waiting.Done():
 			case <-decision.View.replaced:
 			}
 		}
@@ -79,24 +81,22 @@ func (d *Decider) drawAgain(deadline *lazyDeadline, decision *Decision, facts *f
 			return nil
 		case view.Fault != nil:
 			return view.Fault
-		case facts != nil && !slices.EqualFunc(view.All, before.All, sameKind): // They say nothing of another kind's expressions.
-			return nil
+		case facts != nil && !slices.EqualFunc(view.All, before.All, func(a, b *inventory.Classes) bool { return a.Kind == b.Kind }):
+			return nil // They say nothing of another kind's expressions.
 		case facts != nil:
 			facts.budget.Left, facts.spare.Left, facts.judged = facts.forClasses, v1beta1.FreeExpressionCost, nil
 		}
 		began := d.now()
 		decision.forgetDraw()
 		decision.View = view
-		if err := d.draw(deadline, decision, facts, mode); err != nil || !decision.Drawn() {
+		if err := d.draw(ctx, out, decision, facts, mode); err != nil || !decision.Drawn() {
 			return err
 		}
 		if decision.Class != nil {
-			decision.Waited, decision.Lacks = WaitFound, ""
+			decision.Waited = WaitFound
 			return nil
 		}
 		pause = max(v1beta1.MinClassWaitPause, time.Duration(v1beta1.ClassWaits.InFlight)*d.now().Sub(began))
 	}
 	return nil
 }
-
-func sameKind(a, b *inventory.Classes) bool { return a.Kind == b.Kind }

@@ -67,14 +67,14 @@ func TestWaits(t *testing.T) {
 		want  want
 	}{
 		"Nothing":         {why: "We should answer when it has waited.", want: want{after: whole, draws: 1}},
-		"DryRun":          {why: "We should answer a dry run in the same way.", mode: DryRun, want: want{after: whole, draws: 1}},
+		"DryRun":          {why: "We should answer a dry run in the same way.", mode: Mode{DryRun: true}, want: want{after: whole, draws: 1}},
 		"NeedsNone":       {why: "We should not have a claim wait that needs no class.", kind: needless, none: true, want: want{draws: 1}},
 		"NeedsDefault":    {why: "We should have a claim wait for a default class that it needs.", none: true, want: want{after: whole, draws: 1}},
 		"NeedlessAsks":    {why: "We should have a claim wait that asks for a class.", kind: needless, want: want{after: whole, draws: 1}},
-		"Stored":          {why: "We should not wait for a claim that is stored.", mode: Later, want: want{draws: 1}},
+		"Stored":          {why: "We should not wait for a claim that is stored.", mode: Mode{Stored: true}, want: want{draws: 1}},
 		"OutOfTime":       {why: "We should wait no longer than the review has time.", limit: soon, want: want{after: soon, draws: 1}},
 		"Comes":           {why: "We should bind it to a class as soon as it comes.", do: []step{comes}, want: want{after: soon, class: "gold", draws: 2}},
-		"DryRunComes":     {why: "We should answer a dry run in the same way.", mode: DryRun, do: []step{comes}, want: want{after: soon, class: "gold", draws: 2}},
+		"DryRunComes":     {why: "We should answer a dry run in the same way.", mode: Mode{DryRun: true}, do: []step{comes}, want: want{after: soon, class: "gold", draws: 2}},
 		"ComesLast":       {why: "We should see what came in the last pause.", at: whole - 2*time.Millisecond, do: []step{add("silver", nil), comes}, want: want{after: whole, class: "gold", draws: 3}},
 		"ComesTooLate":    {why: "We should answer without what came later.", at: whole + 1, do: []step{comes}, want: want{after: whole, draws: 1}},
 		"ComesBefore":     {why: "We should see what came before it waited.", at: -1, do: []step{comes}, want: want{class: "gold", draws: 2}},
@@ -87,11 +87,10 @@ func TestWaits(t *testing.T) {
 		"OtherKind":       {why: "We should not mind what happens to claims of another kind.", do: []step{register(queues), set("qs", "gold", queues)}, want: want{after: whole, draws: 1}},
 		"Withheld":        {why: "We should not answer once classes are missing.", do: []step{func(i *Inventory) { i.Withhold(kind.Name, []string{databases}, "no answer") }}, want: want{after: soon, draws: 1, err: "not known yet"}},
 		"Broken":          {why: "We should not say that there is no class which the watch does not show.", ends: true, want: want{after: whole, draws: 1, err: broken}},
-		"BrokenDryRun":    {why: "We should answer a dry run in the same way.", ends: true, mode: DryRun, want: want{after: whole, draws: 1, err: broken}},
+		"BrokenDryRun":    {why: "We should answer a dry run in the same way.", ends: true, mode: Mode{DryRun: true}, want: want{after: whole, draws: 1, err: broken}},
 		"BrokenComes":     {why: "We should bind it to what is known.", ends: true, do: []step{comes}, want: want{after: soon, class: "gold", draws: 2}},
 		"BrokenNeedsNone": {why: "We should block no claim that needs no class.", ends: true, kind: needless, none: true, want: want{draws: 1}},
-		"BrokenStored":    {why: "We should leave it to the watch when a claim is bound later.", ends: true, mode: Later, want: want{draws: 1}},
-		"BrokenExplain":   {why: "We should explain from what is known.", ends: true, mode: Explain, want: want{draws: 1}},
+		"BrokenStored":    {why: "We should leave it to the watch when a claim is bound later.", ends: true, mode: Mode{Stored: true}, want: want{draws: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -140,6 +139,10 @@ func TestWaits(t *testing.T) {
 				assert.Equal(t, tc.want, want{after, class, draws, tc.want.err}, tc.why)
 				assert.Equal(t, class != "" || tc.want.after > 0, got.Waited != NotWaited, tc.why)
 				time.Sleep(time.Second) // The changes end.
+				began = time.Now()
+				_, err = d.Explain(t.Context(), view, in)
+				require.NoError(t, err)
+				assert.Zero(t, time.Since(began), "We should explain from what is known.")
 			})
 		})
 	}
@@ -158,7 +161,7 @@ func TestWaitsAreBounded(t *testing.T) {
 			for range n {
 				go func() {
 					in := claim.Intake{Claim: claim.Claim{Namespace: namespace, Selector: gold}}
-					got, err := d.Decide(t.Context(), i.Snapshot()[databases], in, Admit)
+					got, err := d.Decide(t.Context(), i.Snapshot()[databases], in, Mode{})
 					assert.NoError(t, err)
 					if got.Waited == WaitRefused && assert.Contains(t, got.Warning(), "no class for this claim", "We should answer as if it had waited.") {
 						refused.Add(1)
@@ -195,12 +198,12 @@ func TestWaitsRest(t *testing.T) {
 						withClass(i, kind, "gold", fmt.Sprint(n), nil)
 					}
 				}()
-				d := &Decider{Waits: i.Waits, Now: time.Now, Gates: []Gate{{Admits: func(context.Context, Mode, *View, claim.Claim, *inventory.Class) (bool, error) {
+				d := &Decider{Waits: i.Waits, Now: time.Now, Gates: []Gate{{Admits: func(context.Context, *View, claim.Claim, *inventory.Class) (bool, error) {
 					asked++
 					time.Sleep(took)
 					return false, nil
 				}}}}
-				got := decided(t, d, i.Snapshot()[databases], claim.Intake{Claim: nthClaim(1)}, Admit)
+				got := decided(t, d, i.Snapshot()[databases], claim.Intake{Claim: nthClaim(1)}, Mode{})
 				assert.Nil(t, got.Class)
 				assert.InDelta(t, draws, asked, float64(draws)/3, "We should spend a small part of the time on deciding again.")
 				time.Sleep(time.Second) // The storm ends.
@@ -222,16 +225,15 @@ func TestWaitsJudgeAnew(t *testing.T) {
 		i.SetClaimKind(view.Kind)
 		i.SetClasses(view.All[0])
 		i.Open()
-		in := view.Kind.Read("team", "db", map[string]any{"metadata": map[string]any{"name": "db"}, "spec": all(map[string]any{"n": numbers})})
-		_, facts, err := new(Decider).decide(t.Context(), view, in, Admit)
-		require.NoError(t, err)
+		in := view.Kind.Reader.Read("team", "db", map[string]any{"metadata": map[string]any{"name": "db"}, "spec": all(map[string]any{"n": numbers})})
+		_, facts := withFacts(t, view, in, Mode{})
 		require.Less(t, facts.budget.Left, uint64(v1beta1.MaxExpressionCost/2), "A second draw should need more than is left.")
 		kind := view.All[0].Kind
 		time.AfterFunc(time.Millisecond, func() {
 			content := map[string]any{"spec": map[string]any{"size": int64(60)}}
 			i.ChangeClass(view.All[0].With(kind.NewClass(&metav1.ObjectMeta{Name: "large", Labels: map[string]string{"all": "yes"}}, content)), "", "large")
 		})
-		got := decided(t, &Decider{Waits: i.Waits}, i.Snapshot()[view.Kind.Name], in, Admit)
+		got := decided(t, &Decider{Waits: i.Waits}, i.Snapshot()[view.Kind.Name], in, Mode{})
 		require.NotNil(t, got.Class)
 		assert.Equal(t, "large", got.Class.Name)
 	})

@@ -122,14 +122,14 @@ func (d *Decision) withoutDefault() (what, remedy string) {
 	kind := d.View.Kind
 	what = fmt.Sprintf("this claim of %q has no class selector, and no class", kind.Name)
 	marked := "is marked default"
-	if kind.PartitionClass != nil {
+	if kind.Rules.PartitionClass != nil {
 		marked = fmt.Sprintf("is marked default for its partition %q", truncate.String(d.partition, v1beta1.MaxShownBytes))
 	}
 	remedy = "set "
 	if !kind.selectorAbsent {
-		remedy += kind.Selector.String() + " or "
+		remedy += kind.Reader.Selector.String() + " or "
 	}
-	remedy += fmt.Sprintf("the annotation %s, or ", kind.Annotation[len(kind.Annotation)-1])
+	remedy += fmt.Sprintf("the annotation %s, or ", kind.Reader.Annotation[len(kind.Reader.Annotation)-1])
 	switch {
 	case d.cordoned != nil:
 		return fmt.Sprintf("this claim of %q has no class selector, and the default class %q is cordoned", kind.Name, d.cordoned),

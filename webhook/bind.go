@@ -87,11 +87,11 @@ func (b *Binder) review(ctx context.Context, v *verdict) (_ *admissionv1.Admissi
 	if len(content.IsPathSegmentName(request.Name)) > 0 {
 		return untouched("MalformedName"), nil // The API server refuses it, after the mutating webhooks.
 	}
-	object, err := view.Kind.DecodeValid(request.Object.Raw)
+	object, err := view.Kind.Reader.DecodeValid(request.Object.Raw)
 	if err != nil {
 		return nil, malformed("request.object: %v", err)
 	}
-	in := view.Kind.Read(request.Namespace, request.Name, object)
+	in := view.Kind.Reader.Read(request.Namespace, request.Name, object)
 	in.Converted = request.RequestResource != nil && request.RequestResource.Version != request.Resource.Version
 	if err = readRequest(ctx, view.Kind, &in); err != nil {
 		return nil, err
@@ -106,11 +106,7 @@ func (b *Binder) review(ctx context.Context, v *verdict) (_ *admissionv1.Admissi
 		}
 		in.Requester = access.NewSubject(&user)
 	}
-	mode := selector.Admit
-	if isDryRun(request) {
-		mode = selector.DryRun
-	}
-	if v.decision, err = b.Decider.Decide(ctx, view, in, mode); err != nil {
+	if v.decision, err = b.Decider.Decide(ctx, view, in, selector.Mode{DryRun: isDryRun(request)}); err != nil {
 		return refuseClaim(request, nil, err)
 	}
 	response := answer(request, &v.decision)
@@ -152,7 +148,7 @@ func (b *Binder) view(ctx context.Context, claims metav1.GroupVersionResource) (
 	if snapshot == nil {
 		return nil, errNotListed
 	}
-	if view := snapshot[claimKind]; view != nil && view.Kind.Reads(claims) {
+	if view := snapshot[claimKind]; view != nil && view.Kind.Reader.Reads(claims) {
 		return view, nil
 	}
 	if len(validation.IsDNS1123Subdomain(claimKind)) > 0 {
@@ -171,14 +167,14 @@ func (b *Binder) await(ctx context.Context, claimKind string, claims metav1.Grou
 		return nil, err
 	}
 	view := b.Snapshot()[claimKind]
-	if view != nil && view.Kind.Revision == inventory.RevisionOf(k) && !view.Kind.Reads(claims) {
+	if view != nil && view.Kind.Revision == inventory.RevisionOf(k) && !view.Kind.Reader.Reads(claims) {
 		return nil, fmt.Errorf("claim kind %q: its paths are written for version %q of %s, and the API server sends these claims as %q: "+
 			"write the paths for a version that is served, and set spec.claims.version to it",
-			k.Name, view.Kind.Version, k.Resource(), claims.Version)
+			k.Name, view.Kind.Reader.Version, k.Resource(), claims.Version)
 	}
 	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, registrationWait, true, func(context.Context) (bool, error) {
 		view = b.Snapshot()[claimKind]
-		return view != nil && view.Kind.Reads(claims), nil
+		return view != nil && view.Kind.Reader.Reads(claims), nil
 	})
 	if wait.Interrupted(err) {
 		return nil, errNotHeardOf(claimKind)
@@ -300,7 +296,7 @@ func restored(v *verdict) (*admissionv1.AdmissionResponse, error) {
 	if len(request.OldObject.Raw) == 0 {
 		return nil, malformed("request.oldObject: must be set")
 	}
-	r, err := kind.Restore(request.OldObject.Raw, request.Object.Raw)
+	r, err := kind.Reader.Restore(request.OldObject.Raw, request.Object.Raw)
 	if err != nil {
 		return nil, malformed("request.%v", err)
 	}
@@ -316,7 +312,7 @@ func restored(v *verdict) (*admissionv1.AdmissionResponse, error) {
 
 // readRequest sets what expressions see as request: the userInfo of an AdmissionRequest, with the fields that are set.
 func readRequest(ctx context.Context, kind *selector.ClaimKind, in *claim.Intake) error {
-	if in.Object == nil || !kind.UsesRequest() {
+	if in.Object == nil || !kind.Rules.UsesRequest() {
 		return nil
 	}
 	user, err := decodeUser(arrivalOf(ctx).user)

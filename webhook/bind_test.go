@@ -419,7 +419,7 @@ func newBinder(t *testing.T, i *selector.Inventory) *Binder {
 			return nil, errors.New("no look-up")
 		},
 		Decider: &selector.Decider{
-			Deadline: WithDeadline,
+			Deadline: Deadline,
 			Fresh:    func() uint64 { return 1 },
 			Now:      time.Now,
 		},
@@ -592,7 +592,7 @@ func TestWhoMayUse(t *testing.T) {
 			binder, asked := newBinder(t, known), (*access.Subject)(nil)
 			binder.Decider.Gates = []selector.Gate{{
 				Of: func(k *selector.ClaimKind) bool { return k.Use != "" },
-				Admits: func(_ context.Context, _ selector.Mode, v *selector.View, c claim.Claim, _ *inventory.Class) (bool, error) {
+				Admits: func(_ context.Context, v *selector.View, c claim.Claim, _ *inventory.Class) (bool, error) {
 					asked = v.Kind.UserOf(c)
 					return true, nil
 				},

@@ -31,26 +31,26 @@ func (b *Binder) Check(ctx context.Context, request *admissionv1.AdmissionReques
 	if view == nil {
 		return untouched("NotRegistered"), nil
 	}
-	object, err := view.Kind.DecodeValid(request.Object.Raw)
+	object, err := view.Kind.Reader.DecodeValid(request.Object.Raw)
 	if err != nil {
 		return nil, malformed("request.object: %v", err)
 	}
-	if !view.Kind.ChecksExplicit {
+	if !view.Kind.Reader.ChecksExplicit {
 		return untouched("NotChecked"), nil
 	}
 	if request.Operation == admissionv1.Update {
-		before, err := view.Kind.DecodeValid(request.OldObject.Raw)
+		before, err := view.Kind.Reader.DecodeValid(request.OldObject.Raw)
 		if err != nil {
 			return nil, malformed("request.oldObject: %v", err)
 		}
-		had, _ := view.Kind.RefersTo(before)
-		if has, _ := view.Kind.RefersTo(object); has == had {
+		had, _ := view.Kind.Reader.Reference.RefersTo(before)
+		if has, _ := view.Kind.Reader.Reference.RefersTo(object); has == had {
 			return untouched("SameReference"), nil
 		}
 	}
 	ctx, cancel := WithDeadline(ctx)
 	defer cancel()
-	in := view.Kind.ReadNamed(request.Namespace, request.Name, object)
+	in := view.Kind.Reader.ReadNamed(request.Namespace, request.Name, object)
 	if err = readRequest(ctx, view.Kind, &in); err != nil {
 		return nil, err
 	}

@@ -243,7 +243,7 @@ func takes(snapshot selector.Snapshot, class, before *inventory.Class, ask *oned
 // isLinked says that classes of a kind are read with all that the expressions of ClaimKinds look at, as far as we know.
 func isLinked(snapshot selector.Snapshot, kind *inventory.ClassKind) bool {
 	return !slices.ContainsFunc(kind.ClaimKinds, func(name string) bool {
-		return snapshot[name] != nil && snapshot[name].Kind.Unlinked(kind) != nil
+		return snapshot[name] != nil && snapshot[name].Kind.Demand.Unlinked(kind) != nil
 	})
 }
 
@@ -255,10 +255,10 @@ func seatsOf(snapshot selector.Snapshot, class *inventory.Class) (seats []invent
 		if view == nil || view.FaultOf(class.Kind.Name) != nil {
 			continue
 		}
-		if fault := view.Kind.Unlinked(class.Kind); fault != nil {
+		if fault := view.Kind.Demand.Unlinked(class.Kind); fault != nil {
 			return nil, nil, fault
 		}
-		seat, offered, why := view.Kind.SeatOf(class)
+		seat, offered, why := view.Kind.Demand.SeatOf(class)
 		untold = cmp.Or(untold, truncate.Error(why))
 		if offered {
 			seats = append(seats, seat)

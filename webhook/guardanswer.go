@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,7 +46,7 @@ func (g *Guard) refused(
 
 // inFlight says when to try again.
 func inFlight(class *inventory.Class, r *onedefault.Refusal) *apierrors.StatusError {
-	seconds := int32((r.RetryAfter + time.Second - 1) / time.Second) //nolint:gosec // The window is an hour at most.
+	seconds := int32(math.Ceil(r.RetryAfter.Seconds()))
 	refusal := apierrors.NewForbidden(class.Kind.Resource().GroupResource(), class.Name, fmt.Errorf(
 		"%q is being made the default class for %s and may yet be stored: try again in %d s", r.Class, seatText(r.Seat), seconds))
 	refusal.ErrStatus.Details.RetryAfterSeconds = seconds

@@ -54,13 +54,14 @@ func (g *Guard) collectLeases(ctx context.Context) {
 // the snapshot tells.
 func (g *Guard) collectLease(ctx context.Context, snapshot selector.Snapshot, name string) error {
 	claimKind := onedefault.ClaimKindOf(name)
-	switch view := snapshot[claimKind]; {
-	case view == nil:
+	view := snapshot[claimKind]
+	if view == nil {
 		if k, err := g.ClaimKind(ctx, claimKind); k != nil || err != nil {
 			return err
 		}
-	case view.Incomplete() != nil:
-		return nil //nolint:nilerr // It is why the Lease is kept.
 	}
-	return g.cluster(snapshot).Collect(ctx, name)
+	if view == nil || view.Incomplete() == nil {
+		return g.cluster(snapshot).Collect(ctx, name)
+	}
+	return nil
 }

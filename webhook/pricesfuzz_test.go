@@ -143,7 +143,7 @@ func (r inventor) fitOf(o overload) (fit v1beta1.Fit, ok bool) {
 		fit = v1beta1.Fit{Name: "Fit", Expression: r.fit(o)}
 		if checked, issues := untyped().Compile(string(fit.Expression)); issues.Err() == nil {
 			for _, called := range checked.NativeRep().ReferenceMap() {
-				if slices.Contains(called.OverloadIDs, o.ID()) && len(selector.NewClaimKind(fuzzedKind(fit)).Invalid) == 0 {
+				if slices.Contains(called.OverloadIDs, o.ID()) && len(selector.NewClaimKind(fuzzedKind(fit)).Rules.Invalid) == 0 {
 					return fit, true
 				}
 			}

@@ -174,7 +174,7 @@ func dearRegistrations() map[string]string {
 func newCompiling() *Registration {
 	return NewRegistration(
 		func(_ context.Context, k *v1beta1.ClaimKind) []string {
-			return []string{fmt.Sprint(selector.NewClaimKind(k).Invalid)}
+			return []string{fmt.Sprint(selector.NewClaimKind(k).Rules.Invalid)}
 		},
 		func(_ context.Context, k *v1beta1.ClassKind) []string {
 			return []string{fmt.Sprint(rules.NewForClasses(k).Invalid)}

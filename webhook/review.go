@@ -207,11 +207,16 @@ func arrivalOf(ctx context.Context) *arrival {
 // WithDeadline is for calls to others, such as the API server. The context ends at the deadline of the request, or of one that arrives now
 // if ctx has none. A review calls it just before it asks: most claims are bound from memory and need no timer.
 func WithDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithDeadline(ctx, Deadline(ctx))
+}
+
+// Deadline of the request, or of one that arrives now if ctx has none.
+func Deadline(ctx context.Context) time.Time {
 	at := arrivalOf(ctx).at
 	if at.IsZero() {
 		at = time.Now()
 	}
-	return context.WithDeadline(ctx, at.Add(deadline))
+	return at.Add(deadline)
 }
 
 // errTooManyBodies says that other reviews hold all the memory for bodies.

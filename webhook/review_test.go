@@ -508,7 +508,7 @@ func unanswered(ctx context.Context) error {
 // A request is answered by its deadline, whatever the answer waits for, even if the body took part of the time.
 func TestReviewsEndInTime(t *testing.T) {
 	require.Less(t, deadline, v1beta1.WebhookTimeoutSeconds*time.Second, "We should give up before the API server does.")
-	gates := []selector.Gate{{Admits: func(ctx context.Context, _ selector.Mode, _ *selector.View, _ claim.Claim, _ *inventory.Class) (bool, error) {
+	gates := []selector.Gate{{Admits: func(ctx context.Context, _ *selector.View, _ claim.Claim, _ *inventory.Class) (bool, error) {
 		return false, unanswered(ctx)
 	}}}
 	claimKind := func(ctx context.Context, _ string) (*v1beta1.ClaimKind, error) { return nil, unanswered(ctx) }

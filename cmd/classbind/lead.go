@@ -109,7 +109,8 @@ func (l *leadership) term(ctx context.Context) error {
 		Rate: l.options.lateRate, Decider: &decider,
 	}
 	writer := &status.Writer{
-		Snapshot: l.registration.Inventory.Snapshot, Registration: l.registration, Claims: l.claims,
+		Snapshot: l.registration.Inventory.Snapshot, Registration: l.registration, ClassKinds: l.registration.ClassKinds,
+		RelatedKinds: l.registration.RelatedKinds, Resources: l.registration.Resources, Claims: l.claims,
 		ClaimEntries: configurator.ClaimEntries(), ClassEntries: configurator.ClassEntries(), Defaults: defaults, Uses: uses,
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 	}

@@ -203,9 +203,9 @@ func (s *server) addControllers() (err error) {
 	s.reviews.Grants = s.roles.Grants
 	s.decider = &selector.Decider{
 		Gates: []selector.Gate{s.reviews.Gate()}, Grants: s.roles.Grants,
-		Waits: s.registration.Inventory.Waits, Broken: s.registration.Broken,
-		Class: s.registration.NamedClass, Related: s.registration.RelatedObject,
-		Deadline: webhook.WithDeadline, Fresh: rand.Uint64, Now: time.Now, Costly: webhook.CostlyDecisions(true),
+		Waits: s.registration.Inventory.Waits, Broken: s.registration.ClassKinds.Broken,
+		Class: s.registration.LiveReads.NamedClass, Related: s.registration.LiveReads.RelatedObject,
+		Deadline: webhook.Deadline, Fresh: rand.Uint64, Now: time.Now, Costly: webhook.CostlyDecisions(true),
 	}
 	s.claims, err = latebinding.NewClaims(s.registration, s.mgr.GetClient(), s.cluster, s.options.namespace)
 	if err != nil {
@@ -225,19 +225,20 @@ func (s *server) addControllers() (err error) {
 
 func (s *server) addWebhooks() error {
 	r := s.registration
-	binder := &webhook.Binder{Snapshot: r.Inventory.Snapshot, ClaimKind: r.ClaimKind, Metrics: s.metrics, Decider: s.decider}
+	binder := &webhook.Binder{Snapshot: r.Inventory.Snapshot, ClaimKind: r.LiveReads.ClaimKind, Metrics: s.metrics, Decider: s.decider}
 	leases, err := coordinationclient.NewForConfig(s.cluster)
 	if err != nil {
 		return fmt.Errorf("cannot make a client for Leases: %w", err)
 	}
 	s.guard = &webhook.Guard{
-		Snapshot: r.Inventory.Snapshot, ClassKind: r.ClassKind, ClaimKind: r.ClaimKind, Class: r.Class, Namespace: r.Namespace,
+		Snapshot: r.Inventory.Snapshot, ClassKind: r.LiveReads.ClassKind, ClaimKind: r.LiveReads.ClaimKind,
+		Class: r.LiveReads.Class, Namespace: r.LiveReads.Namespace,
 		Leases: leases.Leases(s.options.namespace), Sightings: onedefault.NewSightings(), Window: s.options.inFlightWindow,
 		Metrics: s.metrics,
 	}
-	r.OnStored(s.guard.Stored)
+	r.ClassKinds.OnStored(s.guard.Stored)
 	budget := semaphore.NewWeighted(v1beta1.MaxReviewBytesInFlight)
-	deletion := &webhook.Deletion{ClassKind: r.ClassKind, Claims: s.claims.OfClass}
+	deletion := &webhook.Deletion{ClassKind: r.LiveReads.ClassKind, Claims: s.claims.OfClass}
 	preview := &status.Preview{Registration: r, Cache: s.mgr.GetClient(), Live: s.mgr.GetAPIReader()}
 	registration := webhook.NewRegistration(preview.ClaimKind, preview.ClassKind)
 	for path, review := range map[string]webhook.Reviewer{
@@ -259,14 +260,13 @@ func (s *server) addRunnables() error {
 		"certificates":     s.source,
 		"certificate gate": s.gate,
 		"clients":          s.clients,
-		"leadership":       &leadership{server: s, opened: s.registration.Opened()},
+		"leadership":       &leadership{server: s, opened: s.registration.Opening.Opened()},
 		"sightings":        sightings,
 		"history":          s.history,
 		"roles":            s.roles,
 	})
 }
 
-// addAll to a manager, by what they are.
 func addAll(mgr ctrl.Manager, runnables map[string]manager.Runnable) error {
 	for name, runnable := range runnables {
 		if err := mgr.Add(loop.Again(runnable)); err != nil {
@@ -280,7 +280,7 @@ func (s *server) addChecks() error {
 	for name, ready := range map[string]healthz.Checker{
 		"webhook-server": func(r *http.Request) error { return s.gate.CheckServing(r.Context(), s.options.webhookAddress) },
 		"certificate":    s.gate.Ready,
-		"classes":        func(r *http.Request) error { return s.registration.Ready(r.Context()) },
+		"classes":        func(r *http.Request) error { return s.registration.Opening.Ready(r.Context()) },
 		"claims":         func(*http.Request) error { return s.claims.Ready(time.Now()) },
 		"history":        s.history.ready,
 		"shutdown":       s.drain.ready,

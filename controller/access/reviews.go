@@ -59,7 +59,7 @@ func (r *Reviews) Gate() selector.Gate {
 	return selector.Gate{
 		Of:     func(k *selector.ClaimKind) bool { return k.Use != "" },
 		Reason: "NotAllowed", Text: "not allowed for the claim",
-		Admits: func(ctx context.Context, _ selector.Mode, v *selector.View, c claim.Claim, class *inventory.Class) (bool, error) {
+		Admits: func(ctx context.Context, v *selector.View, c claim.Claim, class *inventory.Class) (bool, error) {
 			user, now := v.Kind.UserOf(c), r.rolesNow()
 			granted := now.grants.Of(user)
 			for _, use := range v.Uses(c.Namespace, class) {
@@ -113,7 +113,7 @@ func (r *Reviews) allowed(
 ) (bool, error) {
 	key := answerKey{sha256.Sum256([]byte(user.Key())), use, granted}
 	if kept, _ := r.answers.Get(key); kept != nil {
-		if a := kept.(answer); a.allowed == granted || a.grants == now.grants { //nolint:forcetypeassert // It has nothing else.
+		if a := kept.(answer); a.allowed == granted || a.grants == now.grants { // It has nothing else.
 			r.answered.WithLabelValues(claimKind, "kept").Inc()
 			return a.allowed, nil
 		}

@@ -84,7 +84,7 @@ func TestGate(t *testing.T) {
 			assert.True(t, gate.Of(v.Kind))
 			assert.False(t, gate.Of(selector.NewClaimKind(&v1beta1.ClaimKind{})), "We should not ask about kinds whose classes all may use.")
 			for range 2 {
-				allowed, err := gate.Admits(t.Context(), selector.Admit, v, tc.claim, class)
+				allowed, err := gate.Admits(t.Context(), v, tc.claim, class)
 				assert.Equal(t, tc.allowed, allowed, tc.why)
 				controllertest.RequireError(t, tc.wantErr, err, tc.why)
 			}
@@ -111,7 +111,7 @@ func TestAnswersAreKept(t *testing.T) {
 		gate := r.Gate()
 		v, class := world(v1beta1.UseByNamespace)
 		admits := func(c claim.Claim) bool {
-			allowed, err := gate.Admits(t.Context(), selector.Admit, v, c, class)
+			allowed, err := gate.Admits(t.Context(), v, c, class)
 			require.NoError(t, err)
 			return allowed
 		}
@@ -151,7 +151,7 @@ func TestReviewsThatHang(t *testing.T) {
 		full := atomic.Int32{}
 		for range 2 * v1beta1.AccessReviews.WaitingPerKey {
 			go func() {
-				allowed, err := gate.Admits(ctx, selector.Admit, v, claim.Claim{Namespace: "slow"}, class)
+				allowed, err := gate.Admits(ctx, v, claim.Claim{Namespace: "slow"}, class)
 				assert.False(t, allowed)
 				if errors.Is(err, fair.ErrKeyFull) {
 					full.Add(1)
@@ -166,10 +166,10 @@ func TestReviewsThatHang(t *testing.T) {
 		ended, end := context.WithCancel(t.Context())
 		end()
 		for range 2 * v1beta1.AccessReviews.PerKey { // None of them takes a place for good.
-			_, err := gate.Admits(ended, selector.Admit, v, claim.Claim{Namespace: "quick"}, class)
+			_, err := gate.Admits(ended, v, claim.Claim{Namespace: "quick"}, class)
 			require.ErrorIs(t, err, context.Canceled)
 		}
-		allowed, err := gate.Admits(ctx, selector.Admit, v, claim.Claim{Namespace: "quick"}, class)
+		allowed, err := gate.Admits(ctx, v, claim.Claim{Namespace: "quick"}, class)
 		require.NoError(t, err)
 		assert.True(t, allowed, "We should ask for others meanwhile.")
 		<-ctx.Done()

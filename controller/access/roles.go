@@ -69,7 +69,7 @@ func NewRoles(config *rest.Config, registration *registry.Registration) (*Roles,
 			Name: resource, Client: rbac,
 			List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				all := list.DeepCopyObject()
-				return all, request(o).Do(ctx).Into(all) //nolint:wrapcheck // It says which.
+				return all, request(o).Do(ctx).Into(all) // It says which.
 			},
 			Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 				o.Watch = true
@@ -97,7 +97,7 @@ func (r *Roles) NeedLeaderElection() bool { return false }
 // Start follows what is needed until the context ends.
 func (r *Roles) Start(ctx context.Context) error {
 	r.registration.OnRegistered(ctx, func(string) { r.notify() })
-	r.registration.OnChange(ctx, func(*inventory.ClassKind) { r.notify() })
+	r.registration.ClassKinds.OnChange(ctx, func(*inventory.ClassKind) { r.notify() })
 	r.notify()
 	for {
 		select {

@@ -194,10 +194,10 @@ func (s *store[T]) Transformer() cache.TransformFunc {
 			transformed, err = s.ours.Read(object)
 			return err
 		})
-		if err != nil {
-			return object, nil //nolint:nilerr // Taking it in fails, too, and is logged.
+		if err == nil {
+			object = transformed
 		}
-		return transformed, nil
+		return object, nil // Taking in what cannot be read fails, too, and is logged.
 	}
 }
 

@@ -48,7 +48,7 @@ func TestLateBinding(t *testing.T) {
 	r.awaitCounts(t, ClaimCounts{Bound: 3, Waiting: 3})
 	view := r.registration.Inventory.Snapshot()[lateKind]
 	drawn := func(name string) string {
-		claim := view.Kind.Read("team-a", name, map[string]any{"spec": map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}}}})
+		claim := view.Kind.Reader.Read("team-a", name, map[string]any{"spec": map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}}}})
 		require.Empty(t, claim.Problems)
 		return previewed(t, view, claim.Claim).Class.Name
 	}

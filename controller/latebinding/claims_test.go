@@ -77,7 +77,7 @@ func TestLeastClaimsCounted(t *testing.T) {
 		t.Helper()
 		n++
 		view := r.registration.Inventory.Snapshot()[lateKind]
-		claim := view.Kind.Read("team-a", "new-"+strconv.Itoa(n), map[string]any{"spec": map[string]any{"classSelector": map[string]any{}}})
+		claim := view.Kind.Reader.Read("team-a", "new-"+strconv.Itoa(n), map[string]any{"spec": map[string]any{"classSelector": map[string]any{}}})
 		require.Empty(t, claim.Problems)
 		d := previewed(t, view, claim.Claim)
 		if class != "" {
@@ -86,7 +86,7 @@ func TestLeastClaimsCounted(t *testing.T) {
 		return d
 	}
 	d := choose("gold-2", "We should choose the class with the fewest claims.")
-	_, err := r.binder.Decider.Decide(t.Context(), d.View, d.Claim, selector.Admit)
+	_, err := r.binder.Decider.Decide(t.Context(), d.View, d.Claim, selector.Mode{})
 	require.NoError(t, err)
 	bound("four", "gold-2")
 	r.awaitCounts(t, ClaimCounts{Bound: 4})

@@ -235,13 +235,13 @@ func (c Client) WriteClass(
 	}
 	head, err := readHead(after)
 	if err == nil {
-		object, err = kind.DecodeValid(after)
+		object, err = kind.Reader.DecodeValid(after)
 	}
 	switch {
 	case err != nil:
 		return nil, "", fmt.Errorf("cannot read %q, whose class was written: %w", name, err)
-	case !kind.NamesClass(object):
-		return nil, "", fmt.Errorf("cannot write the class of %q at %s: %w", name, "."+kind.ClassRef.String(), ErrReferenceRemoved)
+	case !kind.Reader.Reference.NamesClass(object):
+		return nil, "", fmt.Errorf("cannot write the class of %q at .%s: %w", name, kind.Reader.Reference.Path, ErrReferenceRemoved)
 	}
 	return object, head.Metadata.ResourceVersion, nil
 }

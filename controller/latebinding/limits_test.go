@@ -130,9 +130,9 @@ func TestSelectorsAsText(t *testing.T) {
 func checkText(t *testing.T, raw []byte) {
 	t.Helper()
 	w := newLateWatch(t)
-	object, err := w.kind.DecodeValid(raw)
+	object, err := w.kind.Reader.DecodeValid(raw)
 	require.NoError(t, err)
-	want := w.kind.Read("team-a", "x", object)
+	want := w.kind.Reader.Read("team-a", "x", object)
 	require.Empty(t, want.Problems)
 	ask, waits := judge(w.kind, raw, &claimSeen{})
 	require.True(t, waits)

@@ -115,7 +115,7 @@ func newLateReplica(t testing.TB, s *claimServer, k *v1beta1.ClaimKind, change .
 	require.NoError(t, err)
 	r := &lateReplica{claims: claims, registration: registration, reader: reader, kind: k, golds: controllertest.NewClassKind("golds.example.org", "Gold")}
 	compiled := selector.NewClaimKind(k)
-	compiled.Tally = registration.Tally(k.Name)
+	compiled.Tally = registration.Tallies.Tally(k.Name)
 	registration.Inventory.SetClaimKind(compiled)
 	registration.Inventory.SetClasses(labelled(r.golds))
 	registration.Inventory.Open()
@@ -145,7 +145,7 @@ func (r *lateReplica) follow(t testing.TB, k *v1beta1.ClaimKind, compiled *selec
 // recompiled is a claim kind as it is compiled after a change.
 func (r *lateReplica) recompiled(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *selector.ClaimKind {
 	compiled := selector.NewClaimKind(k, classKinds...)
-	compiled.Serial, compiled.Tally = 1, r.registration.Tally(k.Name)
+	compiled.Serial, compiled.Tally = 1, r.registration.Tallies.Tally(k.Name)
 	return compiled
 }
 
@@ -216,7 +216,7 @@ func addClaim(t testing.TB, w *claimWatch, raw []byte) {
 
 func previewed(t *testing.T, view *selector.View, c claim.Claim) selector.Decision {
 	t.Helper()
-	d, err := new(selector.Decider).Decide(t.Context(), view, claim.Intake{Claim: c}, selector.Preview)
+	d, err := new(selector.Decider).Decide(t.Context(), view, claim.Intake{Claim: c}, selector.Mode{Stored: true, DryRun: true})
 	require.NoError(t, err)
 	return d
 }

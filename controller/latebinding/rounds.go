@@ -63,7 +63,7 @@ func (k *kindBinder) round(ctx context.Context) {
 	view, ready, most := k.view(), false, time.Duration(0)
 	freed := uint64(0)
 	if view != nil {
-		freed = k.binder.Claims.registration.Freed(view)
+		freed = k.binder.Claims.registration.Tallies.Freed(view)
 	}
 	k.watch.own(func(s *claimState) {
 		s.useBinder(k.binder)
@@ -146,7 +146,7 @@ func preview(ctx context.Context, view *selector.View, a seenVersion) (selector.
 	if err != nil {
 		return selector.Decision{}, err
 	}
-	return new(selector.Decider).Decide(ctx, view, claim.Intake{Claim: c}, selector.Preview)
+	return new(selector.Decider).Decide(ctx, view, claim.Intake{Claim: c}, selector.Mode{Stored: true, DryRun: true})
 }
 
 // record what was found of a claim, and report whether it is to be written. What has changed meanwhile is due again already.

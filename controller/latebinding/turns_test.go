@@ -160,8 +160,7 @@ func TestRefusedByAGate(t *testing.T) {
 			return patched(r), nil
 		})
 		b.Events = noEvents{created: &events}
-		b.Decider.Gates = []selector.Gate{{Reason: "Full", Text: "full", Admits: func(_ context.Context, mode selector.Mode, _ *selector.View, _ claim.Claim, _ *inventory.Class) (bool, error) {
-			assert.Equal(t, selector.Later, mode, "We should ask only for a claim that is about to be bound.")
+		b.Decider.Gates = []selector.Gate{{Reason: "Full", Text: "full", Admits: func(_ context.Context, _ *selector.View, _ claim.Claim, _ *inventory.Class) (bool, error) {
 			asked.Add(1)
 			return open.Load(), nil
 		}}}
@@ -228,7 +227,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 	})
 	t.Run("Reading", func(t *testing.T) {
 		w := newLateWatch(t)
-		w.kind = &selector.ClaimKind{Demand: inventory.Demand{Reader: &claim.Reader{}}} // Without its paths.
+		w.kind = &selector.ClaimKind{Reader: &claim.Reader{}} // Without its paths.
 		w.kind.BindLater = true
 		addClaim(t, w, claimJSON(0, wantsGold))
 		assert.Equal(t, panicText, w.state.waiting.find("team-a", uidOf(0)).ask.Problem(), "We should say so to who waits.")

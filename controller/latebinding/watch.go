@@ -49,7 +49,7 @@ func newClaimWatch(
 	ctx context.Context, kind *selector.ClaimKind, of cluster.Resource, namespaces *claim.Namespaces, changed func(),
 ) *claimWatch {
 	w := &claimWatch{
-		kind: kind, resource: of.GroupVersion().WithResource(kind.Resource.Resource), objectKind: of.Kind,
+		kind: kind, resource: of.GroupVersion().WithResource(kind.Reader.Resource.Resource), objectKind: of.Kind,
 		namespaces: namespaces, changed: changed, owner: make(chan struct{}, 1), state: &claimState{
 			bound:   boundClaims{kind, map[types.UID]classCounts{}},
 			waiting: waitingClaims{limit: v1beta1.MaxWaitingClaims, selects: namespaces, namespaces: map[string]*namespace{}},
@@ -231,24 +231,24 @@ func ReadStored(kind *selector.ClaimKind, raw []byte) (s Stored, err error) {
 	if err != nil {
 		return s, err
 	}
-	object, err := kind.DecodeValid(raw)
+	object, err := kind.Reader.DecodeValid(raw)
 	if err != nil {
 		return s, fmt.Errorf("cannot read the claim: %w", err)
 	}
-	s.Classes, _ = kind.BoundTo(m.Namespace, object)
+	s.Classes, _ = kind.Reader.Reference.BoundTo(m.Namespace, object)
 	// A reference that claims.when lets us replace is a default of the schema while the claim is created. On one that
 	// is stored, it may be in use.
-	if s.Bound = kind.NamesClass(object); s.Bound {
+	if s.Bound = kind.Reader.Reference.NamesClass(object); s.Bound {
 		s.Usage = usageOf(kind, object)
 	} else {
-		s.Intake = kind.Read(m.Namespace, m.Name, object)
+		s.Intake = kind.Reader.Read(m.Namespace, m.Name, object)
 	}
 	return s, nil
 }
 
 // usageOf a stored claim is known in any case.
 func usageOf(kind *selector.ClaimKind, object map[string]any) int64 {
-	usage, _ := kind.UsageOf(object, &expression.Budget{Left: v1beta1.MaxExpressionCost})
+	usage, _ := kind.Reader.UsageOf(object, &expression.Budget{Left: v1beta1.MaxExpressionCost})
 	return usage
 }
 
@@ -256,19 +256,19 @@ func usageOf(kind *selector.ClaimKind, object map[string]any) int64 {
 // claim that cannot be read waits, and an event tells its author.
 func judge(kind *selector.ClaimKind, raw []byte, seen *claimSeen) (ask claim.Ask, waits bool) {
 	err := recovered.Do(func() error {
-		object, err := kind.DecodeValid(raw) // It is, as its head was read.
+		object, err := kind.Reader.DecodeValid(raw) // It is, as its head was read.
 		if err != nil {
 			return err
 		}
-		if seen.classes, seen.bound = kind.BoundTo(seen.namespace, object); seen.bound || !kind.BindLater {
+		if seen.classes, seen.bound = kind.Reader.Reference.BoundTo(seen.namespace, object); seen.bound || !kind.BindLater {
 			seen.usage = usageOf(kind, object)
 			return nil
 		}
-		claim := kind.Read(seen.namespace, seen.name, object)
+		claim := kind.Reader.Read(seen.namespace, seen.name, object)
 		if waits = claim.LeftAlone == ""; waits {
 			seen.parents = int8(claim.Parents) //nolint:gosec // A path has ten names at most.
 			seen.annotated = claim.Annotated
-			ask = kind.Ask(claim)
+			ask = kind.Reader.Ask(claim)
 		}
 		return nil
 	})

@@ -102,17 +102,18 @@ func (k *kindBinder) bind(ctx context.Context, item waitingItem) (outcome string
 		return "", max(paused, 0), nil
 	}
 	// Others may have taken what room there was in a class. Those that come too late wait for no turn to write.
-	if decision, err := k.decide(ctx, new(selector.Decider), claim, selector.Preview); err == nil && decision.Class == nil {
+	decision, err := k.decide(ctx, new(selector.Decider), claim, selector.Mode{Stored: true, DryRun: true})
+	if err == nil && decision.Class == nil {
 		w.own(func(s *claimState) { s.missed(claim, &decision) })
 		return "", 0, nil
 	}
-	if k.binder.writes.Wait(ctx) != nil {
-		return "", 0, nil //nolint:nilerr // The term is over.
+	if ok = k.binder.writes.Wait(ctx) == nil; ok { // Else the term is over.
+		claim, ok, _ = w.waits(item)
 	}
-	if claim, ok, _ = w.waits(item); !ok {
+	if !ok {
 		return "", 0, nil
 	}
-	decision, err := k.decide(ctx, k.binder.Decider, claim, selector.Later)
+	decision, err = k.decide(ctx, k.binder.Decider, claim, selector.Mode{Stored: true})
 	if err != nil {
 		return lateFailed, 0, err
 	}
@@ -132,7 +133,7 @@ func (k *kindBinder) bind(ctx context.Context, item waitingItem) (outcome string
 	log := logf.FromContext(ctx).WithValues("claimKind", kind.Name, "namespace", claim.namespace, "name", claim.name)
 	switch {
 	case err == nil:
-		_, settled := kind.BoundTo(claim.namespace, object)
+		_, settled := kind.Reader.Reference.BoundTo(claim.namespace, object)
 		w.own(func(s *claimState) {
 			s.wrote(claim)
 			// Where claims.when is still true for its new version, it is not bound again until somebody else changes it.

@@ -49,11 +49,6 @@ func ForNames(names func(ctx context.Context, of client.Object) []string) handle
 	})
 }
 
-// ForRound requests one name after any event: all that a controller writes is written in one round.
-func ForRound(name string) handler.EventHandler {
-	return ForNames(func(context.Context, client.Object) []string { return []string{name} })
-}
-
 // RegisterMetrics of what all loops and reviews share.
 func RegisterMetrics() error {
 	return metrics.Registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{

@@ -26,23 +26,23 @@ type registeredClaimKind struct {
 // register a new or changed claim kind, compiled with the class kinds that serve it. One that is the same stays, with what its strategy
 // remembers. It keeps its serial if only the status or the schema of its claims differs.
 func (r *Registration) register(kind *selector.ClaimKind, paths Paths) {
-	old := r.claimKind(kind.Name)
+	old := r.RelatedKinds.claimKind(kind.Name)
 	same := old.kind != nil && old.kind.Same(kind)
 	if same && paths.Version == old.paths.Version && reflect.DeepEqual(old.paths.Check, paths.Check) {
 		old.kind.CannotBindLater.Store(kind.CannotBindLater.Load())
 		if !reflect.DeepEqual(old.paths, paths) { // The status says why the schema cannot be read.
-			r.needRelated(kind.Name, registeredClaimKind{old.kind, paths})
+			r.RelatedKinds.needRelated(kind.Name, registeredClaimKind{old.kind, paths})
 			r.registered.Notify(kind.Name)
 		}
 		return
 	}
 	kind.SetPaths(paths.Check)
-	kind.Version = paths.Version
+	kind.Reader.Version = paths.Version
 	if kind.Watched {
-		kind.Tally = r.Tally(kind.Name)
+		kind.Tally = r.Tallies.Tally(kind.Name)
 	}
 	if kind.Limited {
-		kind.Room = r.room
+		kind.Room = r.Tallies.room
 	}
 	if same {
 		kind.Serial = old.kind.Serial
@@ -50,7 +50,7 @@ func (r *Registration) register(kind *selector.ClaimKind, paths Paths) {
 		kind.Serial = r.serial.Add(1)
 	}
 	r.Inventory.SetClaimKind(kind)
-	r.needRelated(kind.Name, registeredClaimKind{kind, paths})
+	r.RelatedKinds.needRelated(kind.Name, registeredClaimKind{kind, paths})
 	r.registered.Notify(kind.Name)
 }
 
@@ -89,7 +89,7 @@ func claimKindsServed(ctx context.Context, cache client.Reader, k *v1beta1.Class
 // too.
 func (r *Registration) claimKindsLookedAt(ctx context.Context, classKind client.Object) (names []string) {
 	if k, ok := classKind.(*v1beta1.ClassKind); ok && (len(k.Spec.Fits) > 0 || k.CountsClaims()) {
-		served, _ := claimKindsServed(ctx, r.reader, k)
+		served, _ := claimKindsServed(ctx, r.Resources.reader, k)
 		for _, c := range served {
 			names = append(names, c.Name)
 		}
@@ -107,7 +107,7 @@ func (r *Registration) classKindsLookedAt(ctx context.Context, claimKind client.
 		names = append(names, named.Name)
 	}
 	if len(k.Spec.Classes.Fits) > 0 || k.Spec.Classes.Partition != nil || k.Spec.Choice.Score != "" {
-		serving, _ := classKindsServing(ctx, r.reader, k)
+		serving, _ := classKindsServing(ctx, r.Resources.reader, k)
 		for _, c := range serving {
 			names = append(names, c.Name)
 		}

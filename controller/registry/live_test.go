@@ -57,15 +57,15 @@ func TestRegisteredIsBounded(t *testing.T) {
 		}
 		for i := range 100 {
 			all.Go(func() {
-				_, err := r.ClaimKind(ctx, fmt.Sprint("forged", i, ".example.org"))
+				_, err := r.LiveReads.ClaimKind(ctx, fmt.Sprint("forged", i, ".example.org"))
 				count(err)
 			})
 			all.Go(func() {
-				_, err := r.ClassKind(ctx, fmt.Sprint("forged", i, ".example.org"))
+				_, err := r.LiveReads.ClassKind(ctx, fmt.Sprint("forged", i, ".example.org"))
 				count(err)
 			})
 			all.Go(func() {
-				_, err := r.Namespace(ctx, fmt.Sprint("forged", i))
+				_, err := r.LiveReads.Namespace(ctx, fmt.Sprint("forged", i))
 				count(err)
 			})
 		}
@@ -110,7 +110,7 @@ func TestRegistered(t *testing.T) {
 				_, err := r.reconcileClaimKind(t.Context(), name)
 				require.NoError(t, err)
 			}
-			got, err := r.ClaimKind(t.Context(), name)
+			got, err := r.LiveReads.ClaimKind(t.Context(), name)
 			require.ErrorIs(t, err, tc.err, tc.reason)
 			assert.Equal(t, tc.want, got != nil, tc.reason)
 		})
@@ -191,9 +191,9 @@ func TestClassKind(t *testing.T) {
 			require.NoError(t, err)
 			r := newRegistration(cmp.Or(tc.client, known), cmp.Or(tc.api, tc.client, known), resolver, nil)
 			if tc.watched != nil {
-				r.kinds[name] = tc.watched
+				r.ClassKinds.kinds[name] = tc.watched
 			}
-			kind, err := r.ClassKind(t.Context(), name)
+			kind, err := r.LiveReads.ClassKind(t.Context(), name)
 			controllertest.RequireError(t, tc.want.err, err, tc.reason)
 			if tc.want.kind == "" {
 				assert.Nil(t, kind, tc.reason)
@@ -209,7 +209,7 @@ func TestClassKind(t *testing.T) {
 
 func TestNamespace(t *testing.T) {
 	there := func(api *controllertest.Cached) (bool, error) {
-		return newRegistration(nil, api, cluster.Resolver{}, nil).Namespace(t.Context(), "team")
+		return newRegistration(nil, api, cluster.Resolver{}, nil).LiveReads.Namespace(t.Context(), "team")
 	}
 	found, err := there(&controllertest.Cached{Namespaces: []string{"team"}})
 	assert.True(t, found && err == nil, "We should find one that is there.")
@@ -280,7 +280,7 @@ func TestClass(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client, err := newClassClient(controllertest.NewAPIServer(t, tc.answers))
 			require.NoError(t, err)
-			object, class, err := newRegistration(nil, nil, cluster.Resolver{}, client).Class(t.Context(), cmp.Or(tc.kind, metadataOnly), tc.namespace, "a")
+			object, class, err := newRegistration(nil, nil, cluster.Resolver{}, client).LiveReads.Class(t.Context(), cmp.Or(tc.kind, metadataOnly), tc.namespace, "a")
 			if tc.want.err != "" {
 				require.EqualError(t, err, `cannot get the class "a" of "golds.example.org": `+tc.want.err, tc.reason)
 			} else {

@@ -73,7 +73,7 @@ func (r *Registration) Remember(before *Memory, claimKinds []v1beta1.ClaimKind, 
 	now := &Memory{Versions: map[string]string{}}
 	for i := range claimKinds {
 		k := &claimKinds[i]
-		if version := cmp.Or(r.claimKind(k.Name).paths.served, before.Versions[k.Name]); version != "" {
+		if version := cmp.Or(r.RelatedKinds.claimKind(k.Name).paths.served, before.Versions[k.Name]); version != "" {
 			now.Versions[k.Name] = version
 		}
 	}
@@ -93,17 +93,17 @@ func (r *Registration) Remember(before *Memory, claimKinds []v1beta1.ClaimKind, 
 
 // mayOffer reports whether the classes of a kind are offered, or were and will be once they are known, or not ignored any more.
 func (r *Registration) mayOffer(k *v1beta1.ClassKind, before *Memory) bool {
-	return r.offered(k) || before.ServedClasses(k.Name) && !r.State(k.Name).gone()
+	return r.offered(k) || before.ServedClasses(k.Name) && !r.ClassKinds.State(k.Name).gone()
 }
 
 // Guarded reports whether classes of a kind may be default classes. Ones that a starting leader does not know yet, or ignored ones, may.
 func (r *Registration) Guarded(ctx context.Context, k *v1beta1.ClassKind) bool {
-	return r.mayOffer(k, r.memory(ctx))
+	return r.mayOffer(k, r.Resources.memory(ctx))
 }
 
 // offered reports whether the classes of a kind are offered to claims of one of the kinds that it serves.
 func (r *Registration) offered(k *v1beta1.ClassKind) bool {
-	classes := r.State(k.Name).Classes
+	classes := r.ClassKinds.State(k.Name).Classes
 	if classes == nil {
 		return false
 	}

@@ -50,7 +50,7 @@ var (
 )
 
 // registrationMetrics count at each scrape, so that nothing is counted while claims are bound.
-type registrationMetrics struct{ *Registration }
+type registrationMetrics struct{ Registration *Registration }
 
 // RegisterMetrics adds the metrics of registered kinds and known classes, on every replica.
 func (r *Registration) RegisterMetrics() error {
@@ -72,18 +72,18 @@ func (m registrationMetrics) Collect(to chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, kind string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, kind)
 	}
-	for name, view := range m.Inventory.Snapshot() {
+	for name, view := range m.Registration.Inventory.Snapshot() {
 		most := 0 // One number for all namespaces: there may be thousands.
 		for _, defaults := range view.DefaultsBySeat() {
 			most = max(most, len(defaults))
 		}
 		gauge(defaultClasses, float64(most), name)
 	}
-	m.ClassKinds.mu.Lock()
-	names := slices.Collect(maps.Keys(m.kinds))
-	m.ClassKinds.mu.Unlock()
+	m.Registration.ClassKinds.mu.Lock()
+	names := slices.Collect(maps.Keys(m.Registration.ClassKinds.kinds))
+	m.Registration.ClassKinds.mu.Unlock()
 	for _, name := range names {
-		state := m.State(name)
+		state := m.Registration.ClassKinds.State(name)
 		gauge(classKindReady, number(state.Reason == v1beta1.ReasonServed), name)
 		known := 0
 		if state.Classes != nil {
@@ -94,17 +94,17 @@ func (m registrationMetrics) Collect(to chan<- prometheus.Metric) {
 			gauge(viewAge, time.Since(state.confirmed).Seconds(), name)
 		}
 	}
-	m.eachRelated(func(resource string, s State, objects int) {
+	m.Registration.RelatedKinds.eachRelated(func(resource string, s State, objects int) {
 		gauge(relatedReady, number(s.Known && s.Reason != v1beta1.ReasonStale), resource)
 		gauge(relatedObjects, float64(objects), resource)
 	})
 	// The cache does not answer until it is filled.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	claimKinds, classKinds, _ := List(ctx, m.reader)
+	claimKinds, classKinds, _ := List(ctx, m.Registration.Resources.reader)
 	for i := range classKinds {
-		k, s := &classKinds[i], m.State(classKinds[i].Name)
-		gauge(classKindMissing, number(s.Classes == nil && !k.IsIgnored() && !s.gone() && m.Served(ctx, k)), k.Name)
+		k, s := &classKinds[i], m.Registration.ClassKinds.State(classKinds[i].Name)
+		gauge(classKindMissing, number(s.Classes == nil && !k.IsIgnored() && !s.gone() && m.Registration.Resources.Served(ctx, k)), k.Name)
 	}
 	for i := range claimKinds {
 		k := &claimKinds[i]

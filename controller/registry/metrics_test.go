@@ -39,7 +39,7 @@ func testMetrics(t *testing.T) {
 		x := controllertest.NewClasses(kind, classes)
 		w := watching(err)
 		w.Confirm(time.Now())
-		r.kinds[kind.Name] = watchedKind(kind, w, x, true)
+		r.ClassKinds.kinds[kind.Name] = watchedKind(kind, w, x, true)
 		r.Inventory.SetClasses(x)
 	}
 	claimKind("claims.example.org")
@@ -55,8 +55,8 @@ func testMetrics(t *testing.T) {
 	isDefault := []string{"default", "true"}
 	classKind(golds, nil, map[string][]string{"a": isDefault, "b": nil})
 	classKind(silvers, errors.New("refused"), map[string][]string{"a": isDefault})
-	r.kinds["bronzes.example.org"] = unfollowed(cluster.ErrNotInstalled)
-	r.kinds[unheard.Name] = watchedKind(unheard, watching(nil), nil, false)
+	r.ClassKinds.kinds["bronzes.example.org"] = unfollowed(cluster.ErrNotInstalled)
+	r.ClassKinds.kinds[unheard.Name] = watchedKind(unheard, watching(nil), nil, false)
 	time.Sleep(7 * time.Second)
 	want := map[string]float64{
 		"claim_kind_ready claim_kind=claims.example.org": 1, "claim_kind_ready claim_kind=others.example.org": 0,
@@ -77,7 +77,7 @@ func testMetrics(t *testing.T) {
 	assert.Equal(t, want, controllertest.Scraped(t, registry), "We should count the most defaults that a claim can get, and not add up those of namespaces.")
 
 	r.Inventory.DeleteClaimKind("others.example.org")
-	r.reader = unfilled{}
+	r.Resources.reader = unfilled{}
 	for _, gone := range []string{"default_classes claim_kind=others.example.org", "claim_kind_ready claim_kind=claims.example.org", "claim_kind_ready claim_kind=others.example.org", "claim_kind_unserved claim_kind=claims.example.org", "claim_kind_unserved claim_kind=others.example.org"} {
 		delete(want, gone)
 	}

@@ -41,9 +41,9 @@ type Opening struct {
 // serve. Then it updates the missing kinds until there are none. A kind whose classes arrive stops being missing by itself. One may also be
 // refused for good, not be registered any more, serve other claim kinds, or be missing for another reason.
 func (o *Opening) openWhenComplete(ctx context.Context) error {
-	missing, err := o.awaitComplete(ctx)
-	if err != nil {
-		return nil //nolint:nilerr // The process is stopping.
+	missing, ended := o.awaitComplete(ctx)
+	if ended {
+		return nil
 	}
 	o.setMissing(missing, nil)
 	o.inventory.Open()
@@ -65,11 +65,11 @@ func (o *Opening) openWhenComplete(ctx context.Context) error {
 	return nil
 }
 
-// awaitComplete returns the class kinds that are missing after StartPatience, or an error if the context has ended.
-func (o *Opening) awaitComplete(ctx context.Context) (missing map[string]missingKind, err error) {
+// awaitComplete returns the class kinds that are missing after StartPatience, unless the context has ended.
+func (o *Opening) awaitComplete(ctx context.Context) (missing map[string]missingKind, ended bool) {
 	log := logf.FromContext(ctx)
 	before, began := "", time.Time{}
-	err = wait.PollUntilContextCancel(ctx, openingInterval, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, openingInterval, true, func(ctx context.Context) (bool, error) {
 		awaited, kinds := o.awaited(ctx)
 		if kinds == nil {
 			began = time.Time{} // Without the registrations, nobody knows what is missing.
@@ -92,7 +92,7 @@ func (o *Opening) awaitComplete(ctx context.Context) (missing map[string]missing
 		missing = kinds
 		return true, nil
 	})
-	return missing, err
+	return missing, err != nil
 }
 
 // setMissing records the missing kinds in the inventory, and clears those that were missing before.

@@ -58,12 +58,12 @@ func TestOpening(t *testing.T) {
 	found := func(r running, k *inventory.ClassKind) {
 		entry := watchedKind(k, watching(nil), nil, false)
 		r.ClassKinds.mu.Lock()
-		r.kinds[k.Name] = entry
+		r.ClassKinds.kinds[k.Name] = entry
 		r.ClassKinds.mu.Unlock()
-		r.publish(entry, controllertest.NewClasses(k, map[string][]string{"a": nil}), nil)
+		r.ClassKinds.publish(entry, controllertest.NewClasses(k, map[string][]string{"a": nil}), nil)
 	}
 	withGolds, withBads := func(r running) { found(r, golds) }, func(r running) { found(r, bads) }
-	refuse := func(r running) { r.unanswered(bads.Name, bads.ClaimKinds, ErrCRDNotServed) }
+	refuse := func(r running) { r.ClassKinds.unanswered(bads.Name, bads.ClaimKinds, ErrCRDNotServed) }
 	// withGoldsAnd has something happen later.
 	withGoldsAnd := func(after time.Duration, do func(running)) func(running) {
 		return func(r running) {
@@ -107,7 +107,7 @@ func TestOpening(t *testing.T) {
 			after: func(r running) {
 				faulty := *bads
 				faulty.Fault = &inventory.Fault{Reason: v1beta1.ReasonInvalidExpression, Text: "it does not compile"}
-				r.reject(&faulty, true)
+				r.ClassKinds.reject(&faulty, true)
 			},
 		},
 		"ClaimKindNeverRegistered": {reason: "We should not wait for ever for a claim kind that cannot be registered.", known: []string{queues}, before: withGoldsAnd(0, withBads), opens: patience},
@@ -131,7 +131,7 @@ func TestOpening(t *testing.T) {
 					tc.before(r)
 				}
 				var notified atomic.Int32
-				r.changed.Add(ctx, func(*inventory.ClassKind) { notified.Add(1) })
+				r.ClassKinds.changed.Add(ctx, func(*inventory.ClassKind) { notified.Add(1) })
 				faults := func() (names []string) {
 					for _, name := range []string{databases, queues} {
 						if view := r.Inventory.Snapshot()[name]; view != nil && view.Fault != nil {
@@ -143,24 +143,24 @@ func TestOpening(t *testing.T) {
 				}
 				start := time.Now()
 				ended := make(chan error)
-				go func() { ended <- r.openWhenComplete(ctx) }()
+				go func() { ended <- r.Opening.openWhenComplete(ctx) }()
 				defer func() {
 					stop()
 					require.NoError(t, <-ended)
 				}()
 				if tc.opens < 0 {
 					time.Sleep(time.Hour)
-					require.Error(t, r.Ready(ctx), tc.reason)
+					require.Error(t, r.Opening.Ready(ctx), tc.reason)
 					assert.Nil(t, r.Inventory.Snapshot(), tc.reason)
 					return
 				}
 				if tc.opens > 0 {
 					synctest.Wait()
-					require.Error(t, r.Ready(ctx), "We should not be ready before we are open.")
+					require.Error(t, r.Opening.Ready(ctx), "We should not be ready before we are open.")
 				}
-				<-r.Opened()
+				<-r.Opening.Opened()
 				assert.InDelta(t, tc.opens, time.Since(start), float64(openingInterval), tc.reason)
-				require.NoError(t, r.Ready(ctx), tc.reason)
+				require.NoError(t, r.Opening.Ready(ctx), tc.reason)
 				assert.Equal(t, tc.faults, faults(), tc.reason)
 				before := notified.Load()
 				if tc.after != nil {

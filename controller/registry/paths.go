@@ -44,7 +44,7 @@ func (r *Registration) ComparePaths(ctx context.Context, k *v1beta1.ClaimKind, k
 	s := (*openapi.Schema)(nil)
 	if err == nil {
 		paths.Version, paths.served = found.Version, found.Version
-		s, err = r.schema(ctx, k.Resource(), found)
+		s, err = r.Resources.schema(ctx, k.Resource(), found)
 	}
 	paths.Err = err
 	switch {
@@ -58,7 +58,7 @@ func (r *Registration) ComparePaths(ctx context.Context, k *v1beta1.ClaimKind, k
 
 // versionOf the claims for which the paths of a claim kind are written, empty if it is the one that the API server prefers.
 func versionOf(ctx context.Context, r *Registration, k *v1beta1.ClaimKind) string {
-	return cmp.Or(r.memory(ctx).VersionOf(k), r.claimKind(k.Name).paths.served)
+	return cmp.Or(r.Resources.memory(ctx).VersionOf(k), r.RelatedKinds.claimKind(k.Name).paths.served)
 }
 
 // LookUpClaims is LookUp, in the version for which the paths are written. It is ErrUnsuitable, too, where no webhook can write the
@@ -67,7 +67,7 @@ func (r *Registration) LookUpClaims(ctx context.Context, k *v1beta1.ClaimKind, v
 	if err := cluster.CheckBindable(k); err != nil {
 		return cluster.Resource{}, err
 	}
-	return r.lookUp(ctx, k.Resource(), versionOf(ctx, r, k), verbs...)
+	return r.Resources.lookUp(ctx, k.Resource(), versionOf(ctx, r, k), verbs...)
 }
 
 // recheckAfter is when the schema is to be read again.
@@ -83,7 +83,7 @@ func (p Paths) recheckAfter() time.Duration {
 
 // PathsOf the revision of a claim kind, false if they are not compared yet.
 func (r *Registration) PathsOf(k *v1beta1.ClaimKind) (Paths, bool) {
-	known := r.claimKind(k.Name)
+	known := r.RelatedKinds.claimKind(k.Name)
 	return known.paths, known.kind != nil && known.kind.Revision == inventory.RevisionOf(k)
 }
 
@@ -172,9 +172,9 @@ func (r *Registration) Types(ctx context.Context, registration client.Object) Ty
 		if types.Read[name] = true; len(types.Read) > v1beta1.MaxCheckedSchemas {
 			return nil
 		}
-		found, err := r.lookUp(ctx, name, version)
+		found, err := r.Resources.lookUp(ctx, name, version)
 		if err == nil {
-			s, err = r.schema(ctx, name, found)
+			s, err = r.Resources.schema(ctx, name, found)
 		}
 		if err == nil {
 			return s
@@ -187,7 +187,7 @@ func (r *Registration) Types(ctx context.Context, registration client.Object) Ty
 	schemas := openapi.Source{
 		Of: of, OfClaims: func(k *v1beta1.ClaimKind) *openapi.Schema { return of(k.Resource(), versionOf(ctx, r, k)) },
 	}
-	claimKinds, classKinds, err := List(ctx, r.reader)
+	claimKinds, classKinds, err := List(ctx, r.Resources.reader)
 	if err != nil {
 		return Types{Err: err}
 	}

@@ -66,7 +66,7 @@ func TestComparePaths(t *testing.T) {
 			fault = view.Fault.Reason
 		}
 		assert.Equal(t, step.fault, fault, "%s (%d)", step.reason, i)
-		assert.Equal(t, len(step.required) > 0, view.Kind.Lacks(1) != "", "%s (%d)", step.reason, i)
+		assert.Equal(t, len(step.required) > 0, view.Kind.Reader.Reference.Lacks(1) != "", "%s (%d)", step.reason, i)
 	}
 	k.Generation++
 	_, known := r.PathsOf(k)
@@ -133,7 +133,7 @@ func TestChecksOfOtherRevisions(t *testing.T) {
 				kind, before := check()
 				require.NoError(t, before.Err)
 				require.NotEmpty(t, before.Check.Required)
-				require.NotNil(t, kind.LacksCompany(1), "The schema requires what only the author can give.")
+				require.NotNil(t, kind.Reader.Reference.LacksCompany(1), "The schema requires what only the author can give.")
 				k = k.DeepCopy()
 				fail(answers)
 				tc.change(k)
@@ -144,8 +144,8 @@ func TestChecksOfOtherRevisions(t *testing.T) {
 					return
 				}
 				assert.Zero(t, after.Check, "We should know nothing of what the schema says of the new registration.")
-				assert.Empty(t, kind.Lacks(1), "We should refuse no claim for a field of another path.")
-				assert.Nil(t, kind.LacksCompany(1), "We should refuse no claim for a field of another reference.")
+				assert.Empty(t, kind.Reader.Reference.Lacks(1), "We should refuse no claim for a field of another path.")
+				assert.Nil(t, kind.Reader.Reference.LacksCompany(1), "We should refuse no claim for a field of another reference.")
 				assert.Nil(t, selector.NewView(kind, nil).Fault)
 				fresh := selector.NewClaimKind(k)
 				assert.Zero(t, r.ComparePaths(t.Context(), k, fresh).Check, "Nor should the warning at its admission.")
@@ -211,7 +211,7 @@ func TestRememberVersions(t *testing.T) {
 			r := newRegistration(&controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*k}, Guarding: configuration}, nil, resolver, nil)
 			_, err = r.reconcileClaimKind(t.Context(), name)
 			require.NoError(t, err)
-			assert.Equal(t, tc.read, r.Inventory.ClaimKind(name).Version, tc.reason)
+			assert.Equal(t, tc.read, r.Inventory.ClaimKind(name).Reader.Version, tc.reason)
 			now, err := r.Remember(MemoryOf(configuration), []v1beta1.ClaimKind{*k}, nil)
 			require.NoError(t, err)
 			configuration.Annotations[v1beta1.MemoryAnnotation] = now
@@ -237,7 +237,7 @@ func TestRememberClasses(t *testing.T) {
 	} {
 		t.Run(tcName, func(t *testing.T) {
 			r := newRegistration(&controllertest.Cached{}, nil, cluster.Resolver{}, nil)
-			r.kinds[name] = tc.state
+			r.ClassKinds.kinds[name] = tc.state
 			before := &Memory{}
 			if tc.before {
 				before.ClassKinds = []string{name}
@@ -255,7 +255,7 @@ func TestRememberClasses(t *testing.T) {
 func TestUnreadMemory(t *testing.T) {
 	r := newRegistration(&controllertest.Cached{Err: errors.New("refused")}, nil, cluster.Resolver{}, nil)
 	k := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}}
-	assert.True(t, r.Served(t.Context(), k), "We should wait for its classes.")
+	assert.True(t, r.Resources.Served(t.Context(), k), "We should wait for its classes.")
 	assert.True(t, r.Guarded(t.Context(), k), "We should go on guarding them.")
 	assert.True(t, r.Resources.memory(t.Context()).ServedClaims(controllertest.NewClaimKind("claims.example.org")), "We should wait for what its claims name.")
 }

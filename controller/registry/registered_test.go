@@ -200,8 +200,8 @@ func TestFollow(t *testing.T) {
 		require.NoError(t, err)
 		changes, again := make(chan struct{}, 1), make(chan string, 1)
 		r := newRegistration(nil, nil, cluster.Resolver{}, client)
-		r.requeued.Add(t.Context(), func(classKind string) { again <- classKind })
-		r.changed.Add(t.Context(), func(*inventory.ClassKind) {
+		r.ClassKinds.requeued.Add(t.Context(), func(classKind string) { again <- classKind })
+		r.ClassKinds.changed.Add(t.Context(), func(*inventory.ClassKind) {
 			select {
 			case changes <- struct{}{}:
 			default:
@@ -213,12 +213,12 @@ func TestFollow(t *testing.T) {
 		kind.Spec.ClaimKinds = controllertest.Links(claims)
 		kind.Spec.Default, kind.Spec.Weight = v1beta1.Source{Annotation: "default"}, v1beta1.Source{Annotation: "weight"}
 		found := cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Plan"}, Namespaced: true}
-		defer r.drop(plans)
+		defer r.ClassKinds.drop(plans)
 		// until waits in the bubble's time, which costs nothing.
 		until := func(reason, message string) {
 			t.Helper()
 			late := time.After(time.Minute)
-			for s := r.State(plans); s.Reason != reason || !strings.Contains(s.Message, message); s = r.State(plans) {
+			for s := r.ClassKinds.State(plans); s.Reason != reason || !strings.Contains(s.Message, message); s = r.ClassKinds.State(plans) {
 				select {
 				case <-changes:
 				case <-late:
@@ -236,16 +236,16 @@ func TestFollow(t *testing.T) {
 		}
 
 		follow := func() bool {
-			return r.follow(t.Context(), inventory.NewClassKind(kind, found.GroupVersionKind, found.Namespaced))
+			return r.ClassKinds.follow(t.Context(), inventory.NewClassKind(kind, found.GroupVersionKind, found.Namespaced))
 		}
 		server.Serve("old")
 		require.True(t, follow(), "We should begin to watch.")
 		until(v1beta1.ReasonServed, "")
 		assert.Equal(t, []string{"old"}, offered(), "We should offer what the API server lists.")
 
-		first := r.kinds[plans]
+		first := r.ClassKinds.kinds[plans]
 		require.True(t, follow())
-		assert.Same(t, first, r.kinds[plans], "We should not watch anew where nothing changed.")
+		assert.Same(t, first, r.ClassKinds.kinds[plans], "We should not watch anew where nothing changed.")
 
 		server.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden)
 		kind.Generation = 2
@@ -253,11 +253,11 @@ func TestFollow(t *testing.T) {
 		until(v1beta1.ReasonStale, "the last known classes are offered")
 		until(v1beta1.ReasonStale, "kubectl create clusterrole")
 		assert.Equal(t, []string{"old"}, offered(), "We should take no class away before the API server has answered for the new registration.")
-		assert.Equal(t, inventory.Revision{UID: "5e1f", Generation: 2}, r.State(plans).Revision, "We should say what we watch for.")
+		assert.Equal(t, inventory.Revision{UID: "5e1f", Generation: 2}, r.ClassKinds.State(plans).Revision, "We should say what we watch for.")
 
-		r.publish(first, controllertest.NewClasses(first.kind, map[string][]string{"late": nil}), nil)
+		r.ClassKinds.publish(first, controllertest.NewClasses(first.kind, map[string][]string{"late": nil}), nil)
 		assert.Equal(t, []string{"old"}, offered(), "We should not listen to a watch that was replaced.")
-		assert.False(t, r.kinds[plans].synced, "We should not take a replaced watch's word for the new one's.")
+		assert.False(t, r.ClassKinds.kinds[plans].synced, "We should not take a replaced watch's word for the new one's.")
 
 		kind.Generation = 3
 		require.True(t, follow())
@@ -277,7 +277,7 @@ func TestFollow(t *testing.T) {
 		assert.False(t, follow(), "We should say that the resource is not there for the watch.")
 		assert.Equal(t, []string{"new"}, offered(), "We should leave it to the look-up to say that a resource is gone.")
 
-		r.drop(plans)
+		r.ClassKinds.drop(plans)
 		assert.Empty(t, offered(), "We should offer no class of a kind that is not registered any more.")
 	})
 }
@@ -294,14 +294,14 @@ func TestWait(t *testing.T) {
 		r.Inventory.Open()
 		kind := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: plans}, Spec: v1beta1.ClassKindSpec{ClaimKinds: controllertest.Links(claims)}}
 		server.Serve()
-		require.True(t, r.follow(t.Context(), inventory.NewClassKind(kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Plan"}, true)))
-		defer r.drop(plans)
+		require.True(t, r.ClassKinds.follow(t.Context(), inventory.NewClassKind(kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Plan"}, true)))
+		defer r.ClassKinds.drop(plans)
 		synctest.Wait()
 		server.Requests()
-		d := &selector.Decider{Waits: r.Inventory.Waits, Broken: r.Broken}
+		d := &selector.Decider{Waits: r.Inventory.Waits, Broken: r.ClassKinds.Broken}
 		decide := func(namespace string, asks labels.Selector) (selector.Decision, time.Duration, error) {
 			began := time.Now()
-			got, err := d.Decide(t.Context(), r.Inventory.Snapshot()[claims], claim.Intake{Claim: claim.Claim{Namespace: namespace, Name: "a", Selector: asks}}, selector.Admit)
+			got, err := d.Decide(t.Context(), r.Inventory.Snapshot()[claims], claim.Intake{Claim: claim.Claim{Namespace: namespace, Name: "a", Selector: asks}}, selector.Mode{})
 			return got, time.Since(began), err
 		}
 		nothing := labels.SelectorFromSet(labels.Set{"tier": "nowhere"})
@@ -342,9 +342,11 @@ func TestWithdraw(t *testing.T) {
 	const name = "golds.example.org"
 	golds := controllertest.NewClassKind(name, "Gold")
 	refused := errors.New("connection refused")
-	withdraw := func(err error) func(*Registration) { return func(r *Registration) { r.withdraw(name, err) } }
-	unanswered := func(err error) func(*Registration) { return func(r *Registration) { r.unanswered(name, nil, err) } }
-	drop := func(r *Registration) { r.drop(name) }
+	withdraw := func(err error) func(*Registration) { return func(r *Registration) { r.ClassKinds.withdraw(name, err) } }
+	unanswered := func(err error) func(*Registration) {
+		return func(r *Registration) { r.ClassKinds.unanswered(name, nil, err) }
+	}
+	drop := func(r *Registration) { r.ClassKinds.drop(name) }
 	type want struct {
 		reason           string // of the state
 		offered, stopped bool
@@ -380,15 +382,15 @@ func TestWithdraw(t *testing.T) {
 			case tc.watched:
 				entry := watchedKind(golds, watching(nil), nil, false)
 				entry.watch.stop = func() { got.stopped = true }
-				r.kinds[name] = entry
-				r.publish(entry, controllertest.NewClasses(golds, map[string][]string{"a": nil}), nil)
+				r.ClassKinds.kinds[name] = entry
+				r.ClassKinds.publish(entry, controllertest.NewClasses(golds, map[string][]string{"a": nil}), nil)
 			case tc.before != nil:
-				r.kinds[name] = unfollowed(tc.before)
+				r.ClassKinds.kinds[name] = unfollowed(tc.before)
 			}
-			r.changed.Add(t.Context(), func(k *inventory.ClassKind) { got.notified = append(got.notified, k) })
+			r.ClassKinds.changed.Add(t.Context(), func(k *inventory.ClassKind) { got.notified = append(got.notified, k) })
 
 			tc.do(r)
-			got.reason = r.State(name).Reason
+			got.reason = r.ClassKinds.State(name).Reason
 			got.offered = r.Inventory.Snapshot()["claims.example.org"].Len() > 0
 			assert.Equal(t, tc.want, got, tc.reason)
 		})
@@ -400,10 +402,10 @@ func TestPublishNotifiesTheClaimKindsBefore(t *testing.T) {
 	before.ClaimKinds, after.ClaimKinds = []string{"old.example.org"}, []string{"new.example.org"}
 	entry := watchedKind(after, nil, controllertest.NewClasses(before, nil), false)
 	r := newRegistration(nil, nil, cluster.Resolver{}, nil)
-	r.kinds[after.Name] = entry
+	r.ClassKinds.kinds[after.Name] = entry
 	var notified []string
-	r.changed.Add(t.Context(), func(k *inventory.ClassKind) { notified = append(notified, k.ClaimKinds...) })
-	r.publish(entry, controllertest.NewClasses(after, nil), nil)
+	r.ClassKinds.changed.Add(t.Context(), func(k *inventory.ClassKind) { notified = append(notified, k.ClaimKinds...) })
+	r.ClassKinds.publish(entry, controllertest.NewClasses(after, nil), nil)
 	assert.Equal(t, []string{"old.example.org", "new.example.org"}, notified, "We should have the status written of claim kinds that the classes served before.")
 }
 
@@ -424,7 +426,7 @@ func newInvalidWorld(t *testing.T) (
 		k := v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: plans, UID: "7a", Generation: generation}}
 		k.Spec.ClaimKinds, k.Spec.OfferWhen = controllertest.Links(claimKinds...), offerWhen
 		w.cache.ClassKinds = []v1beta1.ClassKind{k}
-		_, err := w.reconcileClassKind(t.Context(), plans)
+		_, err := w.ClassKinds.reconcileClassKind(t.Context(), plans)
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -436,16 +438,16 @@ func TestInvalidClassKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, classKind := newInvalidWorld(t)
 		classKind(1, "class.", claims)
-		state := w.State(plans)
+		state := w.ClassKinds.State(plans)
 		assert.Equal(t, v1beta1.ReasonInvalidExpression, state.Reason)
 		assert.Contains(t, state.Message, "spec.offerWhen: line 1, column 7", "We should say what is wrong, and where.")
 		assert.Empty(t, w.fault(claims), "We should go on without classes that were never offered.")
 
 		classKind(2, "", claims)
-		assert.Equal(t, v1beta1.ReasonServed, w.State(plans).Reason, "We should offer the classes once that is mended.")
+		assert.Equal(t, v1beta1.ReasonServed, w.ClassKinds.State(plans).Reason, "We should offer the classes once that is mended.")
 
 		classKind(3, "class.", claims)
-		assert.Nil(t, w.State(plans).Classes)
+		assert.Nil(t, w.ClassKinds.State(plans).Classes)
 		assert.Contains(t, w.fault(claims), "spec.offerWhen", "We should bind no claim without classes that were offered before.")
 		classKind(4, "class.other.", claims)
 		assert.Contains(t, w.fault(claims), "column 13", "We should say what is wrong now.")
@@ -455,7 +457,7 @@ func TestInvalidClassKind(t *testing.T) {
 		assert.NotEmpty(t, w.fault(claims))
 
 		w.cache.ClassKinds = nil
-		_, err := w.reconcileClassKind(t.Context(), plans)
+		_, err := w.ClassKinds.reconcileClassKind(t.Context(), plans)
 		require.NoError(t, err)
 		assert.Empty(t, w.fault(claims), "We should go on when it is deleted.")
 		w.end()
@@ -467,10 +469,10 @@ func TestIgnoredClassKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, classKind := newInvalidWorld(t)
 		defer w.end()
-		defer w.drop(plans)
+		defer w.ClassKinds.drop(plans)
 		ignore := func(value string) {
 			w.cache.ClassKinds[0].Annotations = map[string]string{v1beta1.IgnoredAnnotation: value}
-			_, err := w.reconcileClassKind(t.Context(), plans)
+			_, err := w.ClassKinds.reconcileClassKind(t.Context(), plans)
 			require.NoError(t, err)
 			time.Sleep(time.Minute)
 			synctest.Wait()
@@ -481,7 +483,7 @@ func TestIgnoredClassKind(t *testing.T) {
 		known := offered()
 		assert.Equal(t, 1, known)
 		ctx, stop := context.WithCancel(t.Context())
-		w.OnChange(ctx, func(*inventory.ClassKind) {
+		w.ClassKinds.OnChange(ctx, func(*inventory.ClassKind) {
 			view := w.Inventory.Snapshot()[claims]
 			assert.True(t, view.Fault != nil || view.Len() > 0 || len(view.Unread) > 0, "We should never bind a claim without them in silence.")
 		})
@@ -493,7 +495,7 @@ func TestIgnoredClassKind(t *testing.T) {
 		assert.Zero(t, offered(), "We should offer them to nobody, though we know them.")
 		assert.Empty(t, w.fault(claims))
 		assert.Contains(t, w.Inventory.Snapshot()[claims].UnreadText(), `"`+plans+`" (Ignored)`)
-		state := w.State(plans)
+		state := w.ClassKinds.State(plans)
 		assert.Equal(t, v1beta1.ReasonIgnored, state.Reason)
 		assert.Contains(t, state.Message, "run: kubectl annotate classkind "+plans+" classbind.io/ignored-")
 		assert.False(t, state.Pending(), "A replica that starts should not wait for them.")
@@ -520,13 +522,13 @@ func TestInvalidClassKindStaysMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, classKind := newInvalidWorld(t)
 		classKind(1, "", claims)
-		require.Equal(t, v1beta1.ReasonServed, w.State(plans).Reason)
-		w.OnChange(t.Context(), func(*inventory.ClassKind) {
+		require.Equal(t, v1beta1.ReasonServed, w.ClassKinds.State(plans).Reason)
+		w.ClassKinds.OnChange(t.Context(), func(*inventory.ClassKind) {
 			assert.True(t, w.fault(claims) != "" || len(w.Inventory.Snapshot()[claims].Classes) > 0, "We should have the classes, or the fault.")
 		})
 		classKind(2, "class.", claims)
 
-		w.unanswered(plans, []string{claims}, errors.New("connection refused"))
+		w.ClassKinds.unanswered(plans, []string{claims}, errors.New("connection refused"))
 		classKind(3, "class.", claims)
 		assert.Contains(t, w.fault(claims), "spec.offerWhen", "We should remember it while the API server does not answer.")
 

@@ -34,13 +34,13 @@ import (
 
 // Registration fills the inventory from the registrations. It runs on every replica. Each part has what it knows, and the lock of it.
 type Registration struct {
-	Inventory *selector.Inventory
-	*Resources
-	*ClassKinds
-	*RelatedKinds
-	*Opening
-	*LiveReads
-	*Tallies
+	Inventory    *selector.Inventory
+	Resources    *Resources
+	ClassKinds   *ClassKinds
+	RelatedKinds *RelatedKinds
+	Opening      *Opening
+	LiveReads    *LiveReads
+	Tallies      *Tallies
 
 	// serial is the last one that a claim kind got, and registered listen for the names of those that are compiled.
 	serial     atomic.Uint64
@@ -81,7 +81,7 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 	options := controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: MaxLookUps}
 	err := ctrl.NewControllerManagedBy(mgr).Named("claimkind-registration").WithOptions(options).
 		For(&v1beta1.ClaimKind{}, builder.WithPredicates(lateBindingChanged)).
-		WatchesMetadata(cluster.CRD(), ClaimKindsOfCRD(r.reader)).
+		WatchesMetadata(cluster.CRD(), ClaimKindsOfCRD(r.Resources.reader)).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, loop.ForNames(r.remembered), memoryChanged).
 		Watches(&v1beta1.ClassKind{}, loop.ForNames(r.claimKindsLookedAt), loop.RevisionChanged).
 		Complete(loop.ByName(r.reconcileClaimKind))
@@ -92,21 +92,21 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1beta1.ClassKind{}, loop.RevisionChanged).
 		Watches(&v1beta1.ClaimKind{}, loop.ForNames(r.classKindsLookedAt), loop.RevisionChanged).
 		WatchesMetadata(cluster.CRD(), &handler.EnqueueRequestForObject{}).
-		WatchesRawSource(loop.RequestsFrom(r.requeued.Add, 0)).
-		Complete(loop.ByName(r.reconcileClassKind))
+		WatchesRawSource(loop.RequestsFrom(r.ClassKinds.requeued.Add, 0)).
+		Complete(loop.ByName(r.ClassKinds.reconcileClassKind))
 	if err != nil {
 		return fmt.Errorf("cannot set up the registration of class kinds: %w", err)
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("related-registration").WithOptions(options).
-		WatchesMetadata(cluster.CRD(), loop.ForNames(r.relatedOfCRD)).
-		WatchesRawSource(loop.Requests(r.requestRelated)).
-		Complete(loop.ByName(r.reconcileRelated))
+		WatchesMetadata(cluster.CRD(), loop.ForNames(r.RelatedKinds.relatedOfCRD)).
+		WatchesRawSource(loop.Requests(r.RelatedKinds.requestRelated)).
+		Complete(loop.ByName(r.RelatedKinds.reconcileRelated))
 	if err != nil {
 		return fmt.Errorf("cannot set up the watches of related objects: %w", err)
 	}
 	return errors.Join(
-		mgr.Add(loop.Everywhere(manager.RunnableFunc(r.openWhenComplete))),
-		mgr.Add(loop.Everywhere(manager.RunnableFunc(r.expireInFlight))))
+		mgr.Add(loop.Everywhere(manager.RunnableFunc(r.Opening.openWhenComplete))),
+		mgr.Add(loop.Everywhere(manager.RunnableFunc(r.Tallies.expireInFlight))))
 }
 
 // ClaimKindsOfCRD requests the ClaimKinds of the resource that a CRD defines.
@@ -130,9 +130,9 @@ func claimKindsThat(ctx context.Context, cache client.Reader, meet func(*v1beta1
 // remembered requests the ClaimKinds whose paths are written for another version than this replica took.
 func (r *Registration) remembered(ctx context.Context, configuration client.Object) []string {
 	memory := MemoryOf(configuration)
-	return claimKindsThat(ctx, r.reader, func(k *v1beta1.ClaimKind) bool {
+	return claimKindsThat(ctx, r.Resources.reader, func(k *v1beta1.ClaimKind) bool {
 		version := memory.VersionOf(k)
-		return version != "" && version != r.claimKind(k.Name).paths.Version
+		return version != "" && version != r.RelatedKinds.claimKind(k.Name).paths.Version
 	})
 }
 
@@ -150,17 +150,17 @@ var lateBindingChanged = predicate.Or(loop.RevisionPredicate, predicate.Funcs{Up
 
 func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctrl.Result, error) {
 	k := &v1beta1.ClaimKind{}
-	err := r.reader.Get(ctx, client.ObjectKey{Name: name}, k)
+	err := r.Resources.reader.Get(ctx, client.ObjectKey{Name: name}, k)
 	switch {
 	case apierrors.IsNotFound(err):
-		r.deleted.Store(name, nil)
+		r.LiveReads.deleted.Store(name, nil)
 		r.Inventory.DeleteClaimKind(name)
-		r.needRelated(name, registeredClaimKind{})
+		r.RelatedKinds.needRelated(name, registeredClaimKind{})
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, err)
 	default:
-		r.deleted.Delete(name)
-		classKinds, err := classKindsServing(ctx, r.reader, k)
+		r.LiveReads.deleted.Delete(name)
+		classKinds, err := classKindsServing(ctx, r.Resources.reader, k)
 		if err != nil {
 			return ctrl.Result{}, err
 		}
@@ -191,7 +191,7 @@ func (t *Tallies) Freed(v *selector.View) uint64 {
 // Tally returns the tally of a claim kind, which outlives its watches and registrations.
 func (t *Tallies) Tally(claimKind string) *selector.Tally {
 	tally, _ := t.tallies.LoadOrStore(claimKind, &selector.Tally{})
-	return tally.(*selector.Tally) //nolint:forcetypeassert // It has nothing else.
+	return tally.(*selector.Tally) // It has nothing else.
 }
 
 // expireInFlight forgets claims in flight until the context ends.
@@ -199,7 +199,7 @@ func (t *Tallies) expireInFlight(ctx context.Context) error {
 	recovered.Rounds(ctx, func(context.Context) {
 		t.tallies.Range(func(claimKind, _ any) bool {
 			// A panic is logged; nothing else can fail.
-			_ = recovered.Do(func() error { t.Tally(claimKind.(string)).Expire(time.Now()); return nil }) //nolint:forcetypeassert // Nor other keys.
+			_ = recovered.Do(func() error { t.Tally(claimKind.(string)).Expire(time.Now()); return nil }) // Nor other keys.
 			return true
 		})
 	}, time.Second)

@@ -67,7 +67,7 @@ func newStartingWorld(t *testing.T) *relatedWorld {
 
 // run requests what the controller would.
 func (w *relatedWorld) run() {
-	w.requestRelated(w.t.Context(), func(key string, _ time.Duration) {
+	w.RelatedKinds.requestRelated(w.t.Context(), func(key string, _ time.Duration) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.queued = append(w.queued, key)
@@ -83,7 +83,7 @@ func (w *relatedWorld) reconcile() (after []time.Duration) {
 	w.mu.Unlock()
 	slices.Sort(queued)
 	for _, key := range slices.Compact(queued) {
-		result, err := w.reconcileRelated(w.t.Context(), key)
+		result, err := w.RelatedKinds.reconcileRelated(w.t.Context(), key)
 		if err != nil {
 			result.RequeueAfter = -1
 		}
@@ -119,7 +119,7 @@ func (w *relatedWorld) names(name, version string, fields ...string) {
 	w.cache.ClaimKinds = append(w.cache.ClaimKinds, *k)
 	_, err := w.reconcileClaimKind(w.t.Context(), name)
 	require.NoError(w.t, err)
-	require.Empty(w.t, selector.NewClaimKind(k).InvalidExpressions())
+	require.Empty(w.t, selector.NewClaimKind(k).Rules.InvalidExpressions())
 }
 
 func (w *relatedWorld) forget(name string) {
@@ -169,13 +169,13 @@ func TestRelatedIsWatched(t *testing.T) {
 		const a, b = "as.example.org", "bs.example.org"
 		w := newRelatedWorld(t)
 		w.names(a, "", "spec.tier")
-		assert.Equal(t, v1beta1.ReasonNotSynced, w.RelatedState(a).Reason)
-		assert.True(t, w.RelatedState(a).Pending(), "We should start only when we know what claims name.")
+		assert.Equal(t, v1beta1.ReasonNotSynced, w.RelatedKinds.RelatedState(a).Reason)
+		assert.True(t, w.RelatedKinds.RelatedState(a).Pending(), "We should start only when we know what claims name.")
 		w.run()
 		assert.Equal(t, []time.Duration{0}, w.reconcile(), "We should watch what was needed before the controller began.")
 		assert.Empty(t, w.fault(a))
 		assert.Equal(t, "gold", w.tier("", "p"), "We should know what is listed.")
-		assert.Equal(t, State{Reason: v1beta1.ReasonServed, Message: "the objects that claims name are known", Known: true}, w.RelatedState(a))
+		assert.Equal(t, State{Reason: v1beta1.ReasonServed, Message: "the objects that claims name are known", Known: true}, w.RelatedKinds.RelatedState(a))
 
 		metrics := prometheus.NewPedanticRegistry()
 		require.NoError(t, metrics.Register(registrationMetrics{w.Registration}))
@@ -198,13 +198,13 @@ func TestRelatedIsWatched(t *testing.T) {
 		first := w.RelatedKinds.related[rules.Key{Resource: plansResource}]
 		w.names(b, "", "spec.size")
 		assert.Empty(t, w.fault(a), "We should go on where nothing more is looked at.")
-		assert.True(t, w.RelatedState(a).Known, "We should say so.")
-		assert.False(t, w.RelatedState(b).Known)
+		assert.True(t, w.RelatedKinds.RelatedState(a).Known, "We should say so.")
+		assert.False(t, w.RelatedKinds.RelatedState(b).Known)
 		assert.Contains(t, w.fault(b), "not listed them yet", "We should not take for absent what we do not hold.")
 		w.reconcile()
 		assert.Empty(t, w.fault(b))
 		assert.Equal(t, "lead", w.tier("", "p"), "We should hold what both look at.")
-		w.publishRelated(first, inventory.NewObjects(first.kind, true, nil))
+		w.RelatedKinds.publishRelated(first, inventory.NewObjects(first.kind, true, nil))
 		assert.Equal(t, "lead", w.tier("", "p"), "We should not listen to a watch that was replaced.")
 
 		now := w.RelatedKinds.related[rules.Key{Resource: plansResource}]
@@ -282,12 +282,12 @@ func TestRelatedIsNotKnown(t *testing.T) {
 					} else {
 						assert.Contains(t, w.fault(a), tc.fault, tc.reason)
 					}
-					s := w.RelatedState(a)
+					s := w.RelatedKinds.RelatedState(a)
 					assert.Equal(t, tc.state, s.Reason, tc.reason)
 					assert.Contains(t, s.Message, tc.message, tc.reason)
 					assert.Equal(t, tc.fault == "" || refused, s.Known, tc.reason)
 					assert.Equal(t, tc.pending, s.Pending(), tc.reason)
-					w.eachRelated(func(_ string, of State, _ int) { assert.Equal(t, s, of, tc.reason) })
+					w.RelatedKinds.eachRelated(func(_ string, of State, _ int) { assert.Equal(t, s, of, tc.reason) })
 				}
 				check(false)
 
@@ -311,7 +311,7 @@ func TestRelatedIsNotKnown(t *testing.T) {
 					assert.Empty(t, w.fault(a), "We should go on with the last known objects.")
 					assert.Equal(t, "gold", w.tier("", "p"))
 					w.reconcile()
-					s := w.RelatedState(a)
+					s := w.RelatedKinds.RelatedState(a)
 					assert.Equal(t, v1beta1.ReasonStale, s.Reason)
 					assert.True(t, s.Known)
 				}
@@ -328,7 +328,7 @@ func TestRelatedObject(t *testing.T) {
 		w.run()
 		w.names(a, "", "spec.tier")
 		read := func(namespace, name string) (any, error) {
-			o, err := w.RelatedObject(t.Context(), "team", w.Inventory.Snapshot()[a].Kind.RelatedKinds()[0], namespace, name)
+			o, err := w.LiveReads.RelatedObject(t.Context(), "team", w.Inventory.Snapshot()[a].Kind.RelatedKinds()[0], namespace, name)
 			if o == nil {
 				return nil, err
 			}
@@ -369,7 +369,7 @@ func TestRelatedObject(t *testing.T) {
 		got, err = read("team", "new")
 		require.NoError(t, err, "We should go by the last known objects where nothing else is to be had.")
 		assert.Nil(t, got)
-		assertNothingLeft(t, w.reads)
+		assertNothingLeft(t, w.LiveReads.reads)
 		w.end()
 	})
 }
@@ -387,14 +387,14 @@ func TestRelatedObjectIsShared(t *testing.T) {
 		kind := w.Inventory.Snapshot()[a].Related(plansResource, "").Kind
 		for range 100 {
 			go func() {
-				o, err := w.RelatedObject(t.Context(), "team", kind, "team", "new")
+				o, err := w.LiveReads.RelatedObject(t.Context(), "team", kind, "team", "new")
 				assert.NoError(t, err)
 				assert.NotNil(t, o)
 			}()
 		}
 		time.Sleep(time.Minute)
 		assert.Len(t, w.server.Requests(), 2, "We should read once, and once more for those who came meanwhile.")
-		assertNothingLeft(t, w.reads)
+		assertNothingLeft(t, w.LiveReads.reads)
 		w.end()
 	})
 }
@@ -423,13 +423,13 @@ func TestOpeningAwaitsRelated(t *testing.T) {
 				w.run()
 				if tc.known >= 0 {
 					time.AfterFunc(tc.known, func() {
-						_, err := w.reconcileRelated(t.Context(), plansResource)
+						_, err := w.RelatedKinds.reconcileRelated(t.Context(), plansResource)
 						assert.NoError(t, err)
 					})
 				}
 				began := time.Now()
-				go func() { assert.NoError(t, w.openWhenComplete(t.Context())) }()
-				<-w.Opened()
+				go func() { assert.NoError(t, w.Opening.openWhenComplete(t.Context())) }()
+				<-w.Opening.Opened()
 				assert.InDelta(t, tc.opens, time.Since(began), float64(openingInterval), tc.reason)
 				assert.Equal(t, tc.fault, w.fault(a) != "", tc.reason)
 				w.end()

@@ -136,10 +136,10 @@ func (r *Registration) ProbeClasses(ctx context.Context, k *v1beta1.ClassKind, c
 	if k.IsIgnored() {
 		return notWatched(ignoredFault(k.Name), time.Time{})
 	}
-	if state := r.State(k.Name); state.Reason == v1beta1.ReasonServed {
+	if state := r.ClassKinds.State(k.Name); state.Reason == v1beta1.ReasonServed {
 		return state
 	}
-	found, err := r.probe(ctx, k.Name, "", "list", "watch")
+	found, err := r.Resources.probe(ctx, k.Name, "", "list", "watch")
 	switch {
 	case apierrors.IsForbidden(err):
 		return State{Reason: v1beta1.ReasonNotPermitted, Message: whyRefused(err, Permit(k.Name))}
@@ -153,7 +153,7 @@ func (r *Registration) ProbeClasses(ctx context.Context, k *v1beta1.ClassKind, c
 // ProbeRelated returns the state of each kind of object that claims of a kind name, if that is not served.
 func (r *Registration) ProbeRelated(ctx context.Context, k *selector.ClaimKind) (states []State) {
 	for _, needed := range k.RelatedKinds() {
-		if _, err := r.probe(ctx, needed.Resource, needed.Version, "list", "watch"); err != nil {
+		if _, err := r.Resources.probe(ctx, needed.Resource, needed.Version, "list", "watch"); err != nil {
 			states = append(states, unwatchedRelated(needed, relatedErr(needed.Version, err), time.Time{}).stateFor(needed))
 		}
 	}
@@ -165,7 +165,7 @@ func (r *Registration) ProbeClaims(ctx context.Context, k *v1beta1.ClaimKind, ve
 	if _, err := r.LookUpClaims(ctx, k, verbs...); err != nil {
 		return err
 	}
-	return r.permitted(ctx, k.Resource(), verbs...)
+	return r.Resources.permitted(ctx, k.Resource(), verbs...)
 }
 
 // probe returns a resource with which classbind can do this.

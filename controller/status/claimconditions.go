@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,11 +28,14 @@ var faultsOfClaims = []string{
 	v1beta1.ReasonReferencePruned, v1beta1.ReasonPathsInvalid, v1beta1.ReasonUnknownValue,
 }
 
+// count of objects, in the type of a status.
+func count[N int | int64](n N) int32 { return int32(min(max(int64(n), 0), math.MaxInt32)) }
+
 // describeClaims writes the numbers of a kind's claims into its status, and returns whether they are bound later, and counted.
 func (s *Writer) describeClaims(k *v1beta1.ClaimKind, counted bool, ready metav1.Condition) (later, counts metav1.Condition) {
 	status, bindsLater := &k.Status, k.Spec.WhenUnmatched == v1beta1.BindLater
 	if n, known := s.Claims.CountsOf(k.Name); known { // Until then, the numbers of the last leader stay.
-		status.BoundClaims, status.WaitingClaims = new(int32(n.Bound)), new(int32(n.Waiting)) //nolint:gosec // No API server holds two thousand million claims.
+		status.BoundClaims, status.WaitingClaims = new(count(n.Bound)), new(count(n.Waiting))
 	}
 	if !bindsLater { // No claim waits.
 		status.WaitingClaims = nil
@@ -92,7 +96,7 @@ func (s *Writer) countClaims(k *v1beta1.ClassKind, classes *inventory.Classes) {
 	switch {
 	case !complete: // The number of the last leader stays.
 	case known:
-		k.Status.Claims = new(int32(n)) //nolint:gosec // No API server holds two thousand million claims.
+		k.Status.Claims = new(count(n))
 	default:
 		k.Status.Claims = nil
 	}
@@ -137,7 +141,7 @@ func (s *Writer) classKindsKnown(ctx context.Context, k *v1beta1.ClaimKind, view
 			missing = append(missing, named.Name)
 		}
 	}
-	c := classKindsRead(view.Unread, func(name string) string { return s.Registration.State(name).Message })
+	c := classKindsRead(view.Unread, func(name string) string { return s.ClassKinds.State(name).Message })
 	if c.Status == metav1.ConditionTrue && len(missing) > 0 {
 		c = failed(c, v1beta1.ReasonNotRegistered, "%s", unregistered("spec.classes.kinds", "ClassKind", missing))
 	}
@@ -159,7 +163,7 @@ func classKindsRead(unread []selector.UnreadKind, message func(classKind string)
 func (s *Writer) claimExpressions(k *v1beta1.ClaimKind, view *selector.View) (c metav1.Condition) {
 	if k.Spec.HasExpressions() {
 		mistyped, known := s.claimTypes.of(k)
-		c = untilTyped(k.Status.Conditions, expressionsValid(view.Kind.InvalidExpressions(), mistyped), known)
+		c = untilTyped(k.Status.Conditions, expressionsValid(view.Kind.Rules.InvalidExpressions(), mistyped), known)
 	}
 	return c
 }
@@ -272,7 +276,7 @@ func setDefaults(k *v1beta1.ClaimKind, view *selector.View) metav1.Condition {
 	const most = 16 // in the schema
 	of := view.DefaultsBySeat()
 	ofAll := of[inventory.Seat{ClaimKind: k.Name}]
-	k.Status.Defaults, k.Status.DefaultCount = nil, int32(len(ofAll)) //nolint:gosec // No API server holds two thousand million classes.
+	k.Status.Defaults, k.Status.DefaultCount = nil, count(len(ofAll))
 	for _, c := range ofAll[:min(len(ofAll), most)] {
 		k.Status.Defaults = append(k.Status.Defaults, v1beta1.DefaultClass{
 			Kind: c.Kind.GroupVersionKind.Kind, Namespace: c.Namespace, Name: c.Name, Cordoned: c.Cordoned,

@@ -86,7 +86,7 @@ func TestOnClassCounts(t *testing.T) {
 	inv.Open()
 	var counted []string
 	c := &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*controllertest.NewClaimKind("claims.example.org")}}
-	s := &Writer{Snapshot: inv.Snapshot, Registration: fixed{}, Claims: watched{}, ClaimEntries: said{}, Client: c}
+	s := fixed{}.in(&Writer{Snapshot: inv.Snapshot, Claims: watched{}, ClaimEntries: said{}, Client: c})
 	s.onClassCounts(t.Context(), func(classKind string) { counted = append(counted, classKind) })
 	s.counted.Notify("nobody.example.org")
 	assert.Empty(t, counted, "We should count nothing for claims that no class serves.")

@@ -73,7 +73,7 @@ func TestNamedKinds(t *testing.T) {
 			inventory.Open()
 			c.ClassKinds = []v1beta1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1beta1.ClassKindSpec{ClaimKinds: controllertest.Links(tc.of...)}}}
 			state := registry.State{Reason: v1beta1.ReasonServed, Classes: golds}
-			s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{of: state}, Claims: watched{}, ClassEntries: said{}, Client: c}
+			s := fixed{of: state}.in(&Writer{Snapshot: inventory.Snapshot, Claims: watched{}, ClassEntries: said{}, Client: c})
 			result, err := s.reconcileClassKind(t.Context(), "golds.example.org")
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.again}, result, tc.reason)

@@ -159,7 +159,7 @@ func (s *Writer) rivals(k *inventory.ClassKind) []string {
 	snapshot := s.Snapshot()
 	for _, name := range k.ClaimKinds {
 		view := snapshot[name]
-		if view == nil || !view.Kind.ConfusesKinds() {
+		if view == nil || !view.Kind.Demand.ConfusesKinds() {
 			continue
 		}
 		for _, classes := range view.Classes {

@@ -55,10 +55,10 @@ func TestDescribeExpressions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := controllertest.NewClaimKind("claims.example.org")
 			k.Spec = tc.spec
-			w := &Writer{Registration: fixed{related: tc.related}}
+			w := fixed{related: tc.related}.in(&Writer{})
 			w.claimTypes.checked(k, registry.Types{})
 			var got []string
-			for _, c := range []metav1.Condition{w.claimExpressions(k, selector.NewView(selector.NewClaimKind(k), nil)), relatedKnown(w.Registration.RelatedState(k.Name))} {
+			for _, c := range []metav1.Condition{w.claimExpressions(k, selector.NewView(selector.NewClaimKind(k), nil)), relatedKnown(w.RelatedKinds.RelatedState(k.Name))} {
 				if c.Type != "" {
 					got = append(got, c.Type+"="+conditionText(&c))
 				}

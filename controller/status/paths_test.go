@@ -92,7 +92,7 @@ func TestPathsValid(t *testing.T) {
 			inventory := selector.NewInventory()
 			inventory.SetClaimKind(kind)
 			inventory.Open()
-			s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{paths: &paths}, Claims: &latebinding.Claims{}, ClaimEntries: said{}, Client: c}
+			s := fixed{paths: &paths}.in(&Writer{Snapshot: inventory.Snapshot, Claims: &latebinding.Claims{}, ClaimEntries: said{}, Client: c})
 			_, err := s.reconcileClaimKind(t.Context(), name)
 			require.NoError(t, err, tc.reason)
 			require.Len(t, c.Updated, 1, tc.reason)

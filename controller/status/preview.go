@@ -37,7 +37,7 @@ func (p *Preview) ClaimKind(ctx context.Context, k *v1beta1.ClaimKind) (problems
 	}
 	serving := rules.Serving(k, classKinds)
 	kind := selector.NewClaimKind(k, serving...)
-	problems = append(problems, unmet(expressionsValid(kind.InvalidExpressions(), nil))...)
+	problems = append(problems, unmet(expressionsValid(kind.Rules.InvalidExpressions(), nil))...)
 	paths := p.Registration.ComparePaths(ctx, k, kind)
 	view, states := p.view(ctx, k, kind, serving)
 	problems = append(problems, conflicts(k, claimKinds)...)
@@ -79,7 +79,7 @@ func (p *Preview) view(
 	var classes []*inventory.Classes
 	var unread []selector.UnreadKind
 	for _, ck := range serving {
-		state := p.Registration.State(ck.Name)
+		state := p.Registration.ClassKinds.State(ck.Name)
 		if state.Classes == nil && probed < maxProbed {
 			probed++
 			state = p.Registration.ProbeClasses(ctx, ck, k)

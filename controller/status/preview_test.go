@@ -66,7 +66,10 @@ func TestNeededToStart(t *testing.T) {
 	require.NoError(t, err)
 	registration.Inventory.Open()
 	p := &Preview{Registration: registration, Cache: cached, Live: &counting{}}
-	w := &Writer{Registration: registration, Snapshot: registration.Inventory.Snapshot, Claims: watched{}, ClaimEntries: said{}, Client: cached, Live: cached}
+	w := &Writer{
+		Registration: registration, ClassKinds: registration.ClassKinds, RelatedKinds: registration.RelatedKinds, Resources: registration.Resources,
+		Snapshot: registration.Inventory.Snapshot, Claims: watched{}, ClaimEntries: said{}, Client: cached, Live: cached,
+	}
 	for resource := range claim.NeededToStart {
 		k := controllertest.NewClaimKind(resource)
 		why := claim.StopsStart(k)

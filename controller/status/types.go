@@ -68,8 +68,8 @@ func (t *typeChecks) checked(k client.Object, found registry.Types) {
 // readers requests the registrations whose last check read the schema of a CRD.
 func (t *typeChecks) readers(_ context.Context, crd client.Object) (names []string) {
 	t.found.Range(func(name, found any) bool {
-		if found.(typeCheck).read[crd.GetName()] { //nolint:forcetypeassert // It has nothing else.
-			names = append(names, name.(string)) //nolint:forcetypeassert // Nor other keys.
+		if found.(typeCheck).read[crd.GetName()] { // It has nothing else.
+			names = append(names, name.(string)) // Nor other keys.
 		}
 		return true
 	})
@@ -87,7 +87,7 @@ func (s *Writer) setupTypeChecks(
 		Watches(other, all, loop.RevisionChanged).
 		WatchesMetadata(cluster.CRD(), loop.ForNames(checks.readers)).
 		Complete(loop.ByName(func(ctx context.Context, name string) (ctrl.Result, error) {
-			k := kind.DeepCopyObject().(client.Object) //nolint:forcetypeassert // It is one.
+			k := kind.DeepCopyObject().(client.Object) // It is one.
 			if err := s.Client.Get(ctx, client.ObjectKey{Name: name}, k); err != nil {
 				checks.found.Delete(name)
 				return ctrl.Result{}, client.IgnoreNotFound(err)

@@ -45,10 +45,13 @@ const (
 // Writer writes the status of registrations.
 type Writer struct {
 	Snapshot                   func() selector.Snapshot // what is known now; nil means nothing yet
-	Registration               registration             // a *registry.Registration
-	Claims                     claims                   // a *latebinding.Claims
-	ClaimEntries, ClassEntries entries                  // of a webhookconfig.Configurator
-	Defaults, Uses             policies                 // the webhookconfig.Policies of these two kinds
+	Registration               registration             // a *registry.Registration, of which the next three are parts
+	ClassKinds                 classKinds
+	RelatedKinds               relatedKinds
+	Resources                  resources
+	Claims                     claims   // a *latebinding.Claims
+	ClaimEntries, ClassEntries entries  // of a webhookconfig.Configurator
+	Defaults, Uses             policies // the webhookconfig.Policies of these two kinds
 	Client                     client.Client
 	Live                       client.Reader // from the API server itself
 
@@ -56,18 +59,25 @@ type Writer struct {
 	counted                loop.Listeners[string] // for the names of claim kinds whose claims were described
 }
 
-// registration knows the registered kinds.
-type registration interface {
-	State(classKind string) registry.State
-	RelatedState(claimKind string) registry.State
-	LookUpClaims(ctx context.Context, k *v1beta1.ClaimKind, verbs ...string) (cluster.Resource, error)
-	OnChange(ctx context.Context, call func(*inventory.ClassKind))
-	OnRelatedChange(ctx context.Context, call func(claimKind string))
-	PathsOf(k *v1beta1.ClaimKind) (registry.Paths, bool)
-	Served(ctx context.Context, k *v1beta1.ClassKind) bool
-	OnRegistered(ctx context.Context, call func(claimKind string))
-	Types(ctx context.Context, registration client.Object) registry.Types
-}
+type (
+	registration interface {
+		LookUpClaims(ctx context.Context, k *v1beta1.ClaimKind, verbs ...string) (cluster.Resource, error)
+		OnRegistered(ctx context.Context, call func(claimKind string))
+		PathsOf(k *v1beta1.ClaimKind) (registry.Paths, bool)
+		Types(ctx context.Context, registration client.Object) registry.Types
+	}
+	classKinds interface {
+		OnChange(ctx context.Context, call func(*inventory.ClassKind))
+		State(classKind string) registry.State
+	}
+	relatedKinds interface {
+		OnRelatedChange(ctx context.Context, call func(claimKind string))
+		RelatedState(claimKind string) registry.State
+	}
+	resources interface {
+		Served(ctx context.Context, k *v1beta1.ClassKind) bool
+	}
+)
 
 // claims knows the watched claims.
 type claims interface {
@@ -138,7 +148,7 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(loop.RequestsFrom(s.claimTypes.changed.Add, statusDelay)).
 		WatchesRawSource(s.changes(func(k *inventory.ClassKind) []string { return k.ClaimKinds })).
 		WatchesRawSource(loop.RequestsFrom(s.ClaimEntries.OnChange, statusDelay)).
-		WatchesRawSource(loop.RequestsFrom(s.Registration.OnRelatedChange, statusDelay)).
+		WatchesRawSource(loop.RequestsFrom(s.RelatedKinds.OnRelatedChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.Claims.OnChange, countsDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.Defaults.OnChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.Uses.OnChange, statusDelay)).
@@ -152,7 +162,7 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 
 func (s *Writer) changes(touched func(*inventory.ClassKind) []string) source.Source {
 	return loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
-		s.Registration.OnChange(ctx, func(k *inventory.ClassKind) {
+		s.ClassKinds.OnChange(ctx, func(k *inventory.ClassKind) {
 			for _, name := range touched(k) {
 				request(name, statusDelay)
 			}
@@ -165,8 +175,8 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 	if err := s.Client.Get(ctx, client.ObjectKey{Name: name}, k); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	state := s.Registration.State(name)
-	served := s.Registration.Served(ctx, k)
+	state := s.ClassKinds.State(name)
+	served := s.Resources.Served(ctx, k)
 	if state.Reason == v1beta1.ReasonServed && state.Revision != inventory.RevisionOf(k) {
 		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil // The watch is about to follow the new registration.
 	}
@@ -175,7 +185,7 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 	k.Status.Classes = 0
 	ready := failed(metav1.Condition{Type: v1beta1.ConditionReady}, state.Reason, "%s", state.Message)
 	if state.Classes != nil {
-		k.Status.Classes = int32(state.Classes.Len()) //nolint:gosec // No API server holds two thousand million classes.
+		k.Status.Classes = count(state.Classes.Len())
 		ready.Status = metav1.ConditionTrue
 	}
 	registered, known, err := s.describeNamed(ctx, k, &ready)
@@ -248,7 +258,7 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 	if known, _ := s.Registration.PathsOf(k); known.Version != "" {
 		k.Status.Version = known.Version
 	}
-	k.Status.Classes = int32(view.Len()) //nolint:gosec // No API server holds two thousand million classes.
+	k.Status.Classes = count(view.Len())
 	read, err := s.classKindsKnown(ctx, k, view)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -260,7 +270,7 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 	storage := storage(ctx, s.Live, k)
 	late, counted := s.describeClaims(k, view.Kind.Counted, ready)
 	setConditions(&k.Status.Conditions, k.Generation, ready, setDefaults(k, view), s.describePaths(k, view), read,
-		s.claimExpressions(k, view), relatedKnown(s.Registration.RelatedState(name)), late, counted, s.defaulting(k), s.use(k), storage,
+		s.claimExpressions(k, view), relatedKnown(s.RelatedKinds.RelatedState(name)), late, counted, s.defaulting(k), s.use(k), storage,
 		letsClustersStart(k))
 	s.counted.Notify(name)
 	result := ctrl.Result{}

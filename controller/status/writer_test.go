@@ -224,10 +224,17 @@ func writtenReady(t *testing.T, c *controllertest.Cached) string {
 // fixed is a registration with one state of all class kinds, and one of all related objects. Every resource can be created, and no more.
 type fixed struct {
 	registration
+	classKinds
+	relatedKinds
 	of      registry.State
 	related registry.State
 	paths   *registry.Paths // nil if they are not compared yet
 	served  bool
+}
+
+func (f fixed) in(w *Writer) *Writer {
+	w.Registration, w.ClassKinds, w.RelatedKinds, w.Resources = f, f, f, f
+	return w
 }
 
 func (f fixed) Served(context.Context, *v1beta1.ClassKind) bool { return f.served }
@@ -270,7 +277,7 @@ func servedState(uid types.UID, generation int64) registry.State {
 func reconcileClassKind(t *testing.T, c *controllertest.Cached, state registry.State, problem string) (ctrl.Result, error) {
 	t.Helper()
 	served := meta.IsStatusConditionTrue(c.ClassKinds[0].Status.Conditions, v1beta1.ConditionReady)
-	s := &Writer{Registration: fixed{of: state, served: served}, Claims: watched{}, ClassEntries: said{problem: problem}, Client: c}
+	s := fixed{of: state, served: served}.in(&Writer{Claims: watched{}, ClassEntries: said{problem: problem}, Client: c})
 	return s.reconcileClassKind(t.Context(), c.ClassKinds[0].Name)
 }
 
@@ -488,7 +495,7 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 			if !tc.closed {
 				inventory.Open()
 			}
-			s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{paths: tc.paths}, Claims: &latebinding.Claims{}, ClaimEntries: tc.said, Client: c}
+			s := fixed{paths: tc.paths}.in(&Writer{Snapshot: inventory.Snapshot, Claims: &latebinding.Claims{}, ClaimEntries: tc.said, Client: c})
 			result, err := s.reconcileClaimKind(t.Context(), name)
 			require.NoError(t, err, tc.reason)
 			if strings.HasPrefix(tc.want, "False") {

@@ -150,10 +150,10 @@ func TestConditionsAgree(t *testing.T) {
 					continue
 				}
 				o := object(t, text)
-				read, err := kind.DecodeValid([]byte(text))
+				read, err := kind.Reader.DecodeValid([]byte(text))
 				require.NoError(t, err)
 				called, failure := all.hold(map[string]any{"object": o, "oldObject": nil, "request": map[string]any{"operation": "CREATE"}})
-				in := kind.Read("team", "db", read)
+				in := kind.Reader.Read("team", "db", read)
 				if !plain {
 					switch {
 					case failure != nil:
@@ -173,8 +173,8 @@ func TestConditionsAgree(t *testing.T) {
 				if !assert.Equal(t, in.LeftAlone == "", called, "%s: %q", text, in.LeftAlone) {
 					return
 				}
-				assert.Equal(t, kind.HasReference(read), !holds(unset, map[string]any{"object": o, "oldObject": nil}), text)
-				r, err := kind.Restore([]byte(text), []byte(`{"metadata":{},"spec":{}}`))
+				assert.Equal(t, kind.Reader.Reference.HasReference(read), !holds(unset, map[string]any{"object": o, "oldObject": nil}), text)
+				r, err := kind.Reader.Restore([]byte(text), []byte(`{"metadata":{},"spec":{}}`))
 				require.NoError(t, err)
 				if r.Reason != claim.ParentAbsent {
 					assert.Equal(t, r.Reason == claim.NotBound, holds(old, map[string]any{"oldObject": o}), "%s: %s", text, r.Reason)
@@ -211,7 +211,7 @@ func TestUpdatesThatUnbind(t *testing.T) {
 				for _, now := range specs {
 					called, failure := all.hold(map[string]any{"object": object(t, now), "oldObject": object(t, before), "request": map[string]any{"operation": "UPDATE"}})
 					require.NoError(t, failure, "No update may fail, or nobody could even delete an old claim: %s %s", before, now)
-					r, err := kind.Restore([]byte(before), []byte(now))
+					r, err := kind.Reader.Restore([]byte(before), []byte(now))
 					require.NoError(t, err)
 					if r.Reason == claim.Restored {
 						restored++

@@ -116,7 +116,7 @@ func setUpRounds(
 	mgr ctrl.Manager, name string, on watches, listen func(ctx context.Context, request func(after time.Duration)),
 	round func(context.Context) (ctrl.Result, error),
 ) error {
-	toRound := loop.ForRound(name)
+	toRound := loop.ForNames(func(context.Context, client.Object) []string { return []string{name} })
 	b := ctrl.NewControllerManagedBy(mgr).Named(name).
 		WatchesRawSource(loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
 			listen(ctx, func(after time.Duration) { request(name, after) })

@@ -38,10 +38,10 @@ func (w *Configurator) writeClaims(ctx context.Context, r *round) error {
 			rivals = entered
 		}
 		// One that has an entry was servable once, and keeps it: what goes wrong later must not let claims be created without a class.
-		if selector.ConflictOf(k, rivals) != nil || before == nil && !w.Servable(ctx, k) {
-			return nil, nil //nolint:nilerr // It is no failure. The status says why.
+		if selector.ConflictOf(k, rivals) == nil && (before != nil || w.Servable(ctx, k)) {
+			return w.claimRule(ctx, k, before)
 		}
-		return w.claimRule(ctx, k, before)
+		return nil, nil // The status says why.
 	})
 	var due []dueEntry
 	for i, k := range r.claimKinds {

@@ -44,7 +44,7 @@ func (w *Configurator) claimRule(ctx context.Context, k *v1beta1.ClaimKind, befo
 }
 
 func (w *Configurator) classRule(ctx context.Context, classKind string, before *Entry) (*rule, error) {
-	found, err := w.Registration.LookUp(ctx, classKind, "list", "watch")
+	found, err := w.Registration.Resources.LookUp(ctx, classKind, "list", "watch")
 	r, err := ruleOf(classKind, found, before, err)
 	if r != nil {
 		r.Operations = append(r.Operations, admissionregistrationv1.Update)

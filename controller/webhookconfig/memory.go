@@ -32,7 +32,7 @@ type Memory struct {
 func (m *Memory) SetupWithManager(mgr ctrl.Manager) error {
 	listen := func(ctx context.Context, request func(time.Duration)) {
 		m.Registration.OnRegistered(ctx, func(string) { request(memoryDelay) })
-		m.Registration.OnChange(ctx, func(*inventory.ClassKind) { request(memoryDelay) })
+		m.Registration.ClassKinds.OnChange(ctx, func(*inventory.ClassKind) { request(memoryDelay) })
 	}
 	on := watches{
 		&admissionregistrationv1.ValidatingWebhookConfiguration{}: nil,

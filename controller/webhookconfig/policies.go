@@ -108,7 +108,7 @@ type duePolicy struct{ policy, binding client.Object }
 // with an entry has a policy: what the policy does not bind comes to us.
 func (p *Policies) SetupWithManager(mgr ctrl.Manager) error {
 	listen := func(ctx context.Context, request func(time.Duration)) {
-		p.Registration.OnChange(ctx, func(*inventory.ClassKind) { request(policyDelay) })
+		p.Registration.ClassKinds.OnChange(ctx, func(*inventory.ClassKind) { request(policyDelay) })
 		p.Registration.OnRegistered(ctx, func(string) { request(policyDelay) })
 	}
 	on := watches{&admissionregistrationv1.MutatingWebhookConfiguration{}: nil, &v1beta1.ClaimKind{}: {loop.RevisionChanged}}
@@ -280,14 +280,14 @@ func (p *Policies) tooEarly(
 			Reason: v1beta1.ReasonNotConfigured, Text: "the CRD is new, and the API server does not know its schema yet",
 		}, nil
 	}
-	return nil, nil //nolint:nilnil // It is not too early.
+	return nil, nil // It is not too early.
 }
 
 // isOf reports whether an entry is for the claims that a kind reads.
 func isOf(e *Entry, kind *selector.ClaimKind) bool {
 	return !slices.ContainsFunc(e.Rules, func(r rule) bool {
 		return len(r.APIGroups) != 1 || len(r.APIVersions) != 1 || len(r.Resources) != 1 ||
-			!kind.Reads(metav1.GroupVersionResource{Group: r.APIGroups[0], Version: r.APIVersions[0], Resource: r.Resources[0]})
+			!kind.Reader.Reads(metav1.GroupVersionResource{Group: r.APIGroups[0], Version: r.APIVersions[0], Resource: r.Resources[0]})
 	})
 }
 

@@ -67,7 +67,7 @@ func (p policy) patched(t *testing.T, object, params map[string]any) string {
 	for i := list.Iterator(); i.HasNext().Value() == true; {
 		native, err := i.Next().ConvertToNative(reflect.TypeFor[*mutation.JSONPatchVal]())
 		require.NoError(t, err)
-		o := native.(*mutation.JSONPatchVal) //nolint:forcetypeassert // It was converted to it.
+		o := native.(*mutation.JSONPatchVal) // It was converted to it.
 		operations = append(operations, map[string]any{"op": o.Op, "path": o.Path, "value": plain(t, o.Val)})
 	}
 	text, err := json.Marshal(operations)
@@ -124,9 +124,9 @@ func TestPolicyAgrees(t *testing.T) {
 			count := map[bool]int{}
 			for _, claim := range claims {
 				object := object(t, claim)
-				read, err := view.Kind.DecodeValid([]byte(claim))
+				read, err := view.Kind.Reader.DecodeValid([]byte(claim))
 				require.NoError(t, err)
-				in := view.Kind.Read("team", "db", read)
+				in := view.Kind.Reader.Read("team", "db", read)
 				unopinionated := in.LeftAlone == "" && len(in.Problems) == 0 && in.Selector == nil && in.Given == nil
 				holds := p.holds(object, params)
 				count[holds]++

@@ -32,7 +32,7 @@ func (p *Policies) stored(ctx context.Context) (all []client.Object, err error) 
 		err = p.Live.List(ctx, list, client.MatchingLabels{v1beta1.ManagedByLabel: v1beta1.ManagedBy})
 		if err == nil {
 			err = meta.EachListItem(list, func(o runtime.Object) error {
-				all = append(all, o.(client.Object)) //nolint:forcetypeassert // It has metadata.
+				all = append(all, o.(client.Object)) // It has metadata.
 				return nil
 			})
 		}
@@ -143,11 +143,11 @@ func nameOf(o client.Object) string {
 // put creates what is due, or changes what is stored, unless somebody has written since: a leader that was deposed must not put back an
 // older policy.
 func (p *Policies) put(ctx context.Context, stored, due client.Object) error {
-	o := due.DeepCopyObject().(client.Object) //nolint:forcetypeassert // It is a copy of one.
+	o := due.DeepCopyObject().(client.Object) // It is a copy of one.
 	if stored == nil {
 		return p.Client.Create(ctx, o, client.FieldOwner(v1beta1.FieldManager))
 	}
-	changed := stored.DeepCopyObject().(client.Object) //nolint:forcetypeassert // It is a copy of one.
+	changed := stored.DeepCopyObject().(client.Object) // It is a copy of one.
 	reflect.ValueOf(changed).Elem().FieldByName("Spec").Set(reflect.ValueOf(specOf(o)))
 	changed.SetLabels(labels.Merge(stored.GetLabels(), due.GetLabels()))
 	changed.SetAnnotations(labels.Merge(stored.GetAnnotations(), due.GetAnnotations()))

@@ -58,7 +58,8 @@ func (p *Policies) dueUse(
 	if view.Kind.Use == v1beta1.UseByNamespace && isClusterScoped(entry) {
 		return policy, PolicyOutcome{Fault: &inventory.Fault{Reason: v1beta1.ReasonNoNamespace, Text: noNamespace}}, nil
 	}
-	if len(view.Unread) > 0 && view.Kind.Form.NamesKind != claim.GroupAndKind { // A reference to one would be of no registered kind.
+	// A reference to a class kind that is not known would be of no registered kind.
+	if len(view.Unread) > 0 && view.Kind.Reader.Reference.Form.NamesKind != claim.GroupAndKind {
 		unread := view.Unread[0]
 		return policy, PolicyOutcome{Fault: inventory.Faultf(unread.Reason,
 			"a reference may mean a class of %q, which classbind cannot read, so that this is not checked", unread.Name)}, nil
@@ -140,15 +141,16 @@ type useReader struct {
 
 func newUseReader(k *v1beta1.ClaimKind, kind *selector.ClaimKind, entry *Entry) *useReader {
 	r := &useReader{
-		at: kind.ClassRef, form: kind.Form, parts: kind.Form.Parts(), clusterScoped: isClusterScoped(entry), namespace: "request.namespace",
+		at: kind.Reader.Reference.Path, form: kind.Reader.Reference.Form, parts: kind.Reader.Reference.Form.Parts(),
+		clusterScoped: isClusterScoped(entry), namespace: "request.namespace",
 		subject: `"user " + ` + shown("request.userInfo.username"),
 		wayOut:  fmt.Sprintf(`": classbind classes %s -n " + request.namespace + " lists what it may use"`, k.Name),
 	}
 	if r.clusterScoped {
 		r.namespace, r.wayOut = `""`, fmt.Sprintf(`": classbind classes %s lists what it may use"`, k.Name)
 	}
-	if kind.ClassNamespace != "" {
-		r.namespace = strconv.Quote(kind.ClassNamespace)
+	if kind.Reader.Reference.ClassNamespace != "" {
+		r.namespace = strconv.Quote(kind.Reader.Reference.ClassNamespace)
 	}
 	if kind.Use == v1beta1.UseByNamespace {
 		r.subject = `"namespace " + ` + shown("request.namespace")

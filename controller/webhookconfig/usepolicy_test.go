@@ -211,7 +211,7 @@ func TestUsePolicyAgrees(t *testing.T) {
 					mayUse = append(mayUse, func(class string) bool { return strings.HasPrefix(class, s.Kind.Name+"/") })
 				}
 				count := map[string]int{}
-				for _, reference := range references(view.Kind.Form.Fields) {
+				for _, reference := range references(view.Kind.Reader.Reference.Form.Fields) {
 					object := map[string]any{"metadata": map[string]any{}, "spec": map[string]any{"ref": reference}}
 					expected, uses := expectedOf(view, object, reference)
 					for _, may := range mayUse {
@@ -236,12 +236,12 @@ func TestUsePolicyAgrees(t *testing.T) {
 func expectedOf(view *selector.View, object map[string]any, reference any) (expected string, uses []string) {
 	fields, isObject := reference.(map[string]any)
 	switch {
-	case reference == nil, reference == "" && len(view.Kind.Form.Fields) == 0, isObject && len(view.Kind.Form.Fields) > 0 && (fields["name"] == nil || fields["name"] == ""):
+	case reference == nil, reference == "" && len(view.Kind.Reader.Reference.Form.Fields) == 0, isObject && len(view.Kind.Reader.Reference.Form.Fields) > 0 && (fields["name"] == nil || fields["name"] == ""):
 		return "none", nil
-	case isObject != (len(view.Kind.Form.Fields) > 0):
+	case isObject != (len(view.Kind.Reader.Reference.Form.Fields) > 0):
 		return "refused", nil
 	}
-	for _, field := range view.Kind.Form.Fields {
+	for _, field := range view.Kind.Reader.Reference.Form.Fields {
 		if _, isText := fields[field].(string); !isText && fields[field] != nil {
 			return "refused", nil
 		}
@@ -249,8 +249,8 @@ func expectedOf(view *selector.View, object map[string]any, reference any) (expe
 	if _, isText := reference.(string); !isText && !isObject {
 		return "refused", nil
 	}
-	to, _ := view.Kind.RefersTo(object)
-	for s, in := range view.Kind.Named(view.All, "team", to) {
+	to, _ := view.Kind.Reader.Reference.RefersTo(object)
+	for s, in := range view.Kind.Demand.Named(view.All, "team", to) {
 		uses = append(uses, s.Kind.Name+"/"+in+"/"+to.Name)
 	}
 	if len(uses) == 0 {

@@ -90,13 +90,8 @@ type Reach struct {
 	Names []string
 }
 
-// NewReach returns what a ClaimKind says of the namespaces.
-func NewReach(n v1beta1.ClassNamespaces) Reach {
-	return Reach{From: n.From, Names: Strings(n.Names...)}
-}
-
-// Own says that claims are offered only the classes of their own namespace.
-func (r *Reach) Own() bool {
+// SameAsClaim says that claims are offered only the classes of their own namespace.
+func (r *Reach) SameAsClaim() bool {
 	return r.From != v1beta1.FromAll && r.From != v1beta1.FromNames
 }
 

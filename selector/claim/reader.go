@@ -104,11 +104,11 @@ func (r *Reader) Read(namespace, name string, object map[string]any) Intake {
 	}
 	metadata, _ := object["metadata"].(map[string]any)
 	in.GenerateName, _ = metadata["generateName"].(string)
-	if in.Given, in.Problems = r.given(object); len(in.Problems) > 0 {
+	if in.Given, in.Problems = r.Reference.given(object); len(in.Problems) > 0 {
 		return in
 	}
 	in.Selector, in.Problems = r.classSelector(object)
-	in.Parents = r.Parents(object)
+	in.Parents = r.Reference.Parents(object)
 	_, in.Annotated = metadata["annotations"].(map[string]any)
 	return in
 }
@@ -128,12 +128,12 @@ func (r *Reader) leaveAloneReason(object, before map[string]any) (reason string,
 		switch {
 		case c.isReference && before != nil:
 			found, wrong = nil, nil
-			if r.isNamed(object) {
+			if r.Reference.isNamed(object) {
 				return c.reason, c.places[0], nil
 			}
 		case c.isReference:
-			if found, wrong = r.setValue(found, wrong); r.Decides && wrong == nil { // It decides when the claim is bound.
-				found = nil
+			if found, wrong = r.Reference.setValue(found, wrong); r.Reference.Decides && wrong == nil {
+				found = nil // The expression decides when the claim is bound.
 			}
 		case c.ofChange && before != nil:
 			if was, _ := FirstSet(before, c.places); was != nil {
@@ -168,7 +168,7 @@ func (r *Reader) ReadNamed(namespace, name string, object map[string]any) Intake
 	in.GenerateName, _ = metadata["generateName"].(string)
 	settled, _ := FirstSet(object, r.SkipIfSet)
 	switch {
-	case !r.isNamed(object):
+	case !r.Reference.isNamed(object):
 		in.LeftAlone = NotBound
 	case settled != nil:
 		in.LeftAlone = Settled
@@ -193,7 +193,7 @@ func (r *Reader) readFacts(object map[string]any, in *Intake) bool {
 		}
 	}
 	in.Object = object
-	if r.bindWhen == nil || r.AsksOthers() || in.Named && r.Decides { // It decided that the reference counts.
+	if r.bindWhen == nil || r.AsksOthers() || in.Named && r.Reference.Decides { // It decided that the reference counts.
 		return true
 	}
 	budget := expression.Budget{Left: v1beta1.MaxExpressionCost}
@@ -235,7 +235,7 @@ type Reader struct {
 	Resource schema.GroupResource
 	Version  string
 
-	ClassReference
+	Reference  ClassReference
 	conditions []condition
 	SkipIfSet  []fields.Path
 	// Selector is an object, and annotation has one as a string.
@@ -266,7 +266,7 @@ func NewReader(k *v1beta1.ClaimKind, x *rules.ForClaims) *Reader {
 		Name:           k.Name,
 		Resource:       schema.ParseGroupResource(k.Resource()),
 		Version:        k.Spec.Claims.Version,
-		ClassReference: newClassReference(k, x.BindWhen),
+		Reference:      newClassReference(k, x.BindWhen),
 		conditions:     conditionsOf(&k.Spec),
 		Selector:       k.Spec.Selector.Path.Names(),
 		Annotation:     k.Spec.Selector.AnnotationPlace().Names(),
@@ -283,8 +283,8 @@ func NewReader(k *v1beta1.ClaimKind, x *rules.ForClaims) *Reader {
 		r.SkipIfSet = append(r.SkipIfSet, p.Names())
 	}
 	paths := slices.Concat(x.LooksAtClaim, x.Linked)
-	if r.Decides { // See Decision.Given.
-		paths = append(paths, r.ClassRef)
+	if r.Reference.Decides { // See Decision.Given.
+		paths = append(paths, r.Reference.Path)
 	}
 	r.LooksAt = expression.NewFields(paths...)
 	r.plan = r.newPlan()
@@ -326,7 +326,7 @@ var (
 // newPlan for the claims of a kind.
 func (r *Reader) newPlan() *fields.Plan {
 	p := &fields.Plan{}
-	for _, at := range append(slices.Clone(r.SkipIfSet), r.ClassRef, deletionTimestamp) {
+	for _, at := range append(slices.Clone(r.SkipIfSet), r.Reference.Path, deletionTimestamp) {
 		p.Add(at, fields.AsSet, 0)
 	}
 	p.Add(r.Selector, fields.AsWhole, v1beta1.MaxSelectorBytes)
@@ -336,11 +336,11 @@ func (r *Reader) newPlan() *fields.Plan {
 	if r.Annotates {
 		p.Add(decision, fields.AsScalar, maxNameBytes)
 	}
-	p.Add(r.ClassRef, fields.AsScalar, maxNameBytes) // The form Name.
-	for _, f := range r.Form.Fields {
-		p.Add(append(slices.Clone(r.ClassRef), f), fields.AsScalar, maxNameBytes)
+	p.Add(r.Reference.Path, fields.AsScalar, maxNameBytes) // The form Name.
+	for _, f := range r.Reference.Form.Fields {
+		p.Add(append(slices.Clone(r.Reference.Path), f), fields.AsScalar, maxNameBytes)
 	}
-	p.At(r.ClassRef).MarksOthers = !r.EmptyIsUnset
+	p.At(r.Reference.Path).MarksOthers = !r.Reference.EmptyIsUnset
 	for _, at := range r.LooksAt.Paths() {
 		p.AddForExpressions(at, v1beta1.MaxExpressionValueBytes, fields.MaxExpressionDepth)
 	}
@@ -369,6 +369,6 @@ func Failure(kind, name string, e *expression.Expression, err error) *field.Erro
 
 // ReadsReferenceOf reports whether a kind looks where another one has its reference.
 func (r *Reader) ReadsReferenceOf(o *Reader) bool {
-	read := append(slices.Concat(r.SkipIfSet, r.LooksAt.Paths()), r.ClassRef, r.Selector, r.Annotation)
-	return slices.ContainsFunc(read, o.ClassRef.Overlaps)
+	read := append(slices.Concat(r.SkipIfSet, r.LooksAt.Paths()), r.Reference.Path, r.Selector, r.Annotation)
+	return slices.ContainsFunc(read, o.Reference.Path.Overlaps)
 }

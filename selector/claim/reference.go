@@ -20,7 +20,7 @@ import (
 
 // ClassReference is the class reference of the claims of one kind: where it is, how it is written, and what counts as none.
 type ClassReference struct {
-	ClassRef fields.Path
+	Path     fields.Path
 	Form     *Form
 	required []bool   // by the schema of the claims, of the fields that lead to classRef and the name in it
 	pointers []string // to the same fields, in RFC 6901 form
@@ -40,7 +40,7 @@ type ClassReference struct {
 
 func newClassReference(k *v1beta1.ClaimKind, bindWhen *expression.Expression) ClassReference {
 	at := fields.Path(k.Spec.Reference.Names())
-	r := ClassReference{ClassRef: at, Form: formOf(k.Spec.Reference.Form), EmptyIsUnset: k.Spec.Reference.EmptyIsUnset()}
+	r := ClassReference{Path: at, Form: formOf(k.Spec.Reference.Form), EmptyIsUnset: k.Spec.Reference.EmptyIsUnset()}
 	r.LeavesAbsent = k.Spec.Reference.WhenAbsent == v1beta1.LeaveAbsentAlone
 	for last := at.Below("name"); len(r.pointers) < len(last); {
 		r.pointers = append(r.pointers, last[:len(r.pointers)+1].Pointer())
@@ -58,7 +58,7 @@ func newClassReference(k *v1beta1.ClaimKind, bindWhen *expression.Expression) Cl
 // Require says which fields the schema of the claims requires, and which of them, in the reference, only an author can give.
 func (r *ClassReference) Require(required []v1beta1.FieldPath, company []string) {
 	r.company = company
-	last := r.ClassRef.Below("name")
+	last := r.Path.Below("name")
 	for i := range r.required {
 		r.required[i] = slices.Contains(required, v1beta1.FieldPath("."+last[:i+1].String()))
 	}
@@ -69,9 +69,9 @@ func decidesOn(bindWhen *expression.Expression, reference fields.Path) bool {
 	return slices.ContainsFunc(bindWhen.Looks(expression.Claim), reference.Overlaps)
 }
 
-// Reference to a class, in the form that claims of this kind take. It has no uid,
+// Value of a reference to a class, in the form that claims of this kind take. It has no uid,
 // because a class that is restored from a backup has another.
-func (r *ClassReference) Reference(class Target) jsontext.Value { return r.Form.write(class) }
+func (r *ClassReference) Value(class Target) jsontext.Value { return r.Form.write(class) }
 
 // BoundTo reports whether a claim has its class reference, and for which classes it counts. A reference without a namespace may name a
 // cluster-scoped class, or one in the namespace whose classes the claim is offered. A class kind has only one of the two.
@@ -100,7 +100,7 @@ func (r *ClassReference) NamesClass(object map[string]any) bool {
 
 // RefersTo is what the class reference of a claim says, false if it has none.
 func (r *ClassReference) RefersTo(object map[string]any) (to Target, bound bool) {
-	value, _ := r.setValue(r.ClassRef.Lookup(object))
+	value, _ := r.setValue(r.Path.Lookup(object))
 	if value == nil {
 		return Target{}, false
 	}
@@ -110,14 +110,14 @@ func (r *ClassReference) RefersTo(object map[string]any) (to Target, bound bool)
 // Parents counts the objects on the path to the reference, and at its end, that a claim
 // has. A reference that is an object is none yet, or the claim would be left alone.
 func (r *ClassReference) Parents(object map[string]any) int {
-	for i, name := range r.ClassRef {
+	for i, name := range r.Path {
 		child, ok := object[name].(map[string]any)
 		if !ok {
 			return i
 		}
 		object = child
 	}
-	return len(r.ClassRef)
+	return len(r.Path)
 }
 
 // Lacks returns the field that the schema requires of a claim, if the claim with so many
@@ -126,31 +126,31 @@ func (r *ClassReference) Lacks(parents int) string {
 	if !r.required[parents] {
 		return ""
 	}
-	if parents == len(r.ClassRef) {
-		return "." + r.ClassRef.Below("name").String()
+	if parents == len(r.Path) {
+		return "." + r.Path.Below("name").String()
 	}
-	return "." + r.ClassRef[:parents+1].String()
+	return "." + r.Path[:parents+1].String()
 }
 
 // LacksCompany returns an error if a claim with so many parents gets a reference, in which the schema
 // requires more than we know; nil if not. What an author gave of a reference, the API server checks.
 func (r *ClassReference) LacksCompany(parents int) *field.Error {
-	if len(r.company) == 0 || parents == len(r.ClassRef) {
+	if len(r.company) == 0 || parents == len(r.Path) {
 		return nil
 	}
-	return field.Required(r.ClassRef.Below(r.company[0]).Field(),
+	return field.Required(r.Path.Below(r.company[0]).Field(),
 		"the schema requires it beside the name of a class, and only the author of the claim can give it")
 }
 
 // Patch gives a claim its class, after these tests, and annotates it with the decision, unless that is empty.
 func (r *ClassReference) Patch(in *Intake, class Target, decision string, tests []fields.Operation) []byte {
 	operations := append(make([]fields.Operation, 0, 8), tests...) // The capacity saves an allocation.
-	if in.Parents == len(r.ClassRef) {
+	if in.Parents == len(r.Path) {
 		operations = r.addFields(r.removeFields(operations, in, class), in.Given, class.Text)
 	} else {
 		operations = append(operations, r.AddReference(in.Parents, r.Form.write(class)))
 	}
-	return fields.Patch(annotate(operations, r.ClassRef, in.Annotated, decision)...)
+	return fields.Patch(annotate(operations, r.Path, in.Annotated, decision)...)
 }
 
 // annotate appends what annotates a claim, which has annotations or not, with a decision. An empty one is none.
@@ -170,11 +170,11 @@ func (r *ClassReference) removeFields(to []fields.Operation, in *Intake, class T
 	if !r.Decides {
 		return to
 	}
-	value, _ := r.ClassRef.Lookup(in.Object)
+	value, _ := r.Path.Lookup(in.Object)
 	reference, _ := value.(map[string]any)
 	for _, field := range r.Form.Fields {
 		if text := reference[field]; text != nil && text != "" && !in.Given.has(field) && class.Text(field) == "" {
-			to = append(to, fields.Remove(r.ClassRef.Below(field).Pointer()))
+			to = append(to, fields.Remove(r.Path.Below(field).Pointer()))
 		}
 	}
 	return to
@@ -182,8 +182,8 @@ func (r *ClassReference) removeFields(to []fields.Operation, in *Intake, class T
 
 // AddReference adds a reference, and its missing parents; parents is how many the claim has.
 func (r *ClassReference) AddReference(parents int, value jsontext.Value) fields.Operation {
-	for i := len(r.ClassRef) - 1; i > parents; i-- {
-		value = fmt.Appendf(nil, `{"%s":%s}`, r.ClassRef[i], value)
+	for i := len(r.Path) - 1; i > parents; i-- {
+		value = fmt.Appendf(nil, `{"%s":%s}`, r.Path[i], value)
 	}
 	return fields.Add(r.pointers[parents], value)
 }
@@ -192,7 +192,7 @@ func (r *ClassReference) AddReference(parents int, value jsontext.Value) fields.
 func (r *ClassReference) addFields(to []fields.Operation, given *Given, text func(field string) string) []fields.Operation {
 	for _, field := range r.Form.Fields {
 		if text := text(field); text != "" && !given.has(field) {
-			to = append(to, fields.Add(r.ClassRef.Below(field).Pointer(), fields.AppendText(nil, text)))
+			to = append(to, fields.Add(r.Path.Below(field).Pointer(), fields.AppendText(nil, text)))
 		}
 	}
 	return to
@@ -209,7 +209,7 @@ func PlaceOf(group, kind, namespace, name string) uint64 {
 
 // HasReference reports whether a claim has a class reference. One on which claims.when decides counts as none if claims.when may be true.
 func (r *ClassReference) HasReference(object map[string]any) bool {
-	value, _ := r.setValue(r.ClassRef.Lookup(object))
+	value, _ := r.setValue(r.Path.Lookup(object))
 	return value != nil && !r.MayRebind(object)
 }
 
@@ -236,7 +236,7 @@ func (f *Form) isBegun(reference map[string]any) (begun bool) {
 
 // isNamed reports whether a claim names its class. One on which claims.when decides counts as none if claims.when may be true.
 func (r *ClassReference) isNamed(object map[string]any) bool {
-	value, _ := r.namedValue(r.ClassRef.Lookup(object))
+	value, _ := r.namedValue(r.Path.Lookup(object))
 	return value != nil && !r.MayRebind(object)
 }
 
@@ -259,7 +259,7 @@ func (r *ClassReference) namedValue(found any, err *field.Error) (any, *field.Er
 	name, isText := orZero[string](object["name"])
 	switch {
 	case !isText:
-		return nil, wrongType(r.ClassRef.Below("name").Field(), object["name"], "a string")
+		return nil, wrongType(r.Path.Below("name").Field(), object["name"], "a string")
 	case name == "":
 		return nil, nil
 	}
@@ -268,14 +268,14 @@ func (r *ClassReference) namedValue(found any, err *field.Error) (any, *field.Er
 
 // given reads what the author has set of a reference that counts as none.
 func (r *ClassReference) given(object map[string]any) (*Given, field.ErrorList) {
-	value, _ := r.ClassRef.Lookup(object)
+	value, _ := r.Path.Lookup(object)
 	reference, _ := value.(map[string]any)
 	if name, _ := reference["name"].(string); name != "" || len(reference) == 0 {
 		return nil, nil // One with a name counts as none by claims.when, and is replaced whole.
 	}
 	texts, hasGroup := map[string]any{}, false
 	for _, name := range r.Form.Fields {
-		at := func() *field.Path { return r.ClassRef.Below(name).Field() }
+		at := func() *field.Path { return r.Path.Below(name).Field() }
 		_, isLong := reference[name].(fields.LongText)
 		text, isText := orZero[string](reference[name])
 		switch {

@@ -56,32 +56,32 @@ func (r *Reader) Restore(stored, updated []byte) (res Restoration, err error) {
 	if res.Reason, _, _ = r.leaveAloneReason(object, before); res.Reason != "" {
 		return res, nil
 	}
-	if _, wrong := r.ClassRef.Lookup(object); wrong != nil {
+	if _, wrong := r.Reference.Path.Lookup(object); wrong != nil {
 		return Restoration{Reason: Malformed}, nil //nolint:nilerr // It is the author's, whom the API server tells.
 	}
-	if !r.isNamed(before) {
+	if !r.Reference.isNamed(before) {
 		return Restoration{Reason: NotBound}, nil
 	}
-	value := r.ClassRef.Raw(stored)
+	value := r.Reference.Path.Raw(stored)
 	if len(value) > v1beta1.MaxReferenceBytes {
 		return Restoration{Reason: ReferenceTooLong}, nil
 	}
-	to, _ := r.RefersTo(before)
+	to, _ := r.Reference.RefersTo(before)
 	res = Restoration{Reason: Restored, Class: to.Name}
 	had, _ := fields.ReadWhole(value, fields.MaxSelectorDepth).(map[string]any) // A field in it may be longer than what is read of a claim.
-	given, problems := r.given(object)
-	parents := r.Parents(object)
+	given, problems := r.Reference.given(object)
+	parents := r.Reference.Parents(object)
 	switch {
-	case r.MayRebind(object):
-		parents = min(parents, len(r.ClassRef)-1)
-	case len(problems) > 0, given != nil && !given.AgreesWith(to), !r.EmptyIsUnset && r.addsFields(updated, had):
+	case r.Reference.MayRebind(object):
+		parents = min(parents, len(r.Reference.Path)-1)
+	case len(problems) > 0, given != nil && !given.AgreesWith(to), !r.Reference.EmptyIsUnset && r.addsFields(updated, had):
 		return Restoration{Reason: OtherReference}, nil
 	}
 	var operations []fields.Operation
-	if parents < len(r.ClassRef) {
-		operations = append(operations, r.AddReference(parents, value))
+	if parents < len(r.Reference.Path) {
+		operations = append(operations, r.Reference.AddReference(parents, value))
 	} else {
-		operations = r.addFields(operations, given, func(field string) string {
+		operations = r.Reference.addFields(operations, given, func(field string) string {
 			text, _ := had[field].(string)
 			return text
 		})
@@ -99,14 +99,14 @@ func (r *Reader) restoreDecision(before, object map[string]any, to []fields.Oper
 	}
 	annotations, _ := decision[:2].Lookup(object)
 	_, isAnnotated := annotations.(map[string]any)
-	return annotate(to, r.ClassRef, isAnnotated, text)
+	return annotate(to, r.Reference.Path, isAnnotated, text)
 }
 
 // addsFields reports whether the reference of an update has other fields than the form and these: the author refers in another way now.
 func (r *Reader) addsFields(updated []byte, before map[string]any) bool {
-	now, _ := fields.ReadWhole(r.ClassRef.Raw(updated), fields.MaxSelectorDepth).(map[string]any)
+	now, _ := fields.ReadWhole(r.Reference.Path.Raw(updated), fields.MaxSelectorDepth).(map[string]any)
 	for name := range now {
-		if _, had := before[name]; !had && !slices.Contains(r.Form.Fields, name) {
+		if _, had := before[name]; !had && !slices.Contains(r.Reference.Form.Fields, name) {
 			return true
 		}
 	}
@@ -120,10 +120,10 @@ func (r *Restoration) Warning(of *Reader) string {
 		return fmt.Sprintf("the update removes the class reference %s, and classbind keeps it (class %q): "+
 			"to unbind the claim, delete it and create it again; to allow such updates, "+
 			"set spec.reference.onUnbind of claimkind/%s to Allow",
-			of.ClassRef, truncate.String(r.Class, v1beta1.MaxShownBytes), of.Name)
+			of.Reference.Path, truncate.String(r.Class, v1beta1.MaxShownBytes), of.Name)
 	case ReferenceTooLong:
 		return fmt.Sprintf("the update removes the class reference %s, and classbind does not keep it, because it is longer than %d bytes",
-			of.ClassRef, v1beta1.MaxReferenceBytes)
+			of.Reference.Path, v1beta1.MaxReferenceBytes)
 	}
 	return ""
 }

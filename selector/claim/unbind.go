@@ -13,8 +13,8 @@ import (
 // claim tell these apart: what admission wrote has no manager, because the API server notes what the author wrote before that, and late
 // binding is a manager of its own. Where they do not tell, known is false, and each field of the form counts as written by classbind.
 func (r *ClassReference) Unbind(object map[string]any, managed []metav1.ManagedFieldsEntry) (known bool) {
-	parent, last := object, r.ClassRef[len(r.ClassRef)-1]
-	if above := r.ClassRef[:len(r.ClassRef)-1]; len(above) > 0 {
+	parent, last := object, r.Path[len(r.Path)-1]
+	if above := r.Path[:len(r.Path)-1]; len(above) > 0 {
 		found, _ := above.Lookup(object)
 		parent, _ = found.(map[string]any)
 	}
@@ -22,7 +22,7 @@ func (r *ClassReference) Unbind(object map[string]any, managed []metav1.ManagedF
 	if parent[last] == nil {
 		return true
 	}
-	name := r.ClassRef
+	name := r.Path
 	if isObject {
 		name = name.Below("name")
 	}
@@ -34,7 +34,7 @@ func (r *ClassReference) Unbind(object map[string]any, managed []metav1.ManagedF
 		tells = len(managed) > 0 && !author.manage(name) && !us.manage(name)
 	}
 	known = tells || !r.Decides
-	tells = tells && !author.manage(r.ClassRef.Below("")) && !us.manage(r.ClassRef.Below(""))
+	tells = tells && !author.manage(r.Path.Below("")) && !us.manage(r.Path.Below(""))
 	kept := map[string]any{}
 	for field, text := range reference {
 		switch {
@@ -43,7 +43,7 @@ func (r *ClassReference) Unbind(object map[string]any, managed []metav1.ManagedF
 				kept[field] = text
 			}
 		case field == "name", text == nil, text == "":
-		case tells && author.manage(r.ClassRef.Below(field)):
+		case tells && author.manage(r.Path.Below(field)):
 			kept[field] = text
 		default:
 			known = known && tells

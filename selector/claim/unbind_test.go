@@ -30,22 +30,22 @@ func authored(r *Reader) (all []map[string]any) {
 			"apiVersion": "example.org/v1", "kind": "Claim", "metadata": map[string]any{"name": "mine"}, "spec": map[string]any{"size": "1"},
 		}
 		if reference != nil {
-			_ = unstructured.SetNestedField(object, reference, r.ClassRef...)
+			_ = unstructured.SetNestedField(object, reference, r.Reference.Path...)
 		}
 		return object
 	}
-	if !r.LeavesAbsent {
+	if !r.Reference.LeavesAbsent {
 		all = append(all, claim(nil))
 	}
-	if len(r.Form.Fields) == 0 {
-		if r.EmptyIsUnset {
+	if len(r.Reference.Form.Fields) == 0 {
+		if r.Reference.EmptyIsUnset {
 			all = append(all, claim(""))
 		}
 		return all
 	}
-	for parts := range 1 << (len(r.Form.Fields) + 1) {
+	for parts := range 1 << (len(r.Reference.Form.Fields) + 1) {
 		reference := map[string]any{}
-		for i, field := range r.Form.Fields {
+		for i, field := range r.Reference.Form.Fields {
 			switch {
 			case parts>>i&1 == 0:
 			case field == "name": // Typed clients write an empty one.
@@ -54,7 +54,7 @@ func authored(r *Reader) (all []map[string]any) {
 				reference[field] = pool.Text(field)
 			}
 		}
-		if parts>>len(r.Form.Fields) == 1 {
+		if parts>>len(r.Reference.Form.Fields) == 1 {
 			reference["major"] = int64(16)
 		}
 		object := claim(reference)
@@ -67,7 +67,7 @@ func authored(r *Reader) (all []map[string]any) {
 
 // given is what an author wrote of a reference. What is empty says nothing.
 func given(r *Reader, object map[string]any) any {
-	value, _ := r.ClassRef.Lookup(object)
+	value, _ := r.Reference.Path.Lookup(object)
 	reference, _ := value.(map[string]any)
 	reference = maps.Clone(reference)
 	maps.DeleteFunc(reference, func(_ string, v any) bool { return v == "" })
@@ -87,7 +87,7 @@ func bound(t *testing.T, r *Reader, object map[string]any) map[string]any {
 	if r.Annotates {
 		text = "{}"
 	}
-	patch, err := jsonpatch.DecodePatch(r.Patch(&in, pool, text, nil))
+	patch, err := jsonpatch.DecodePatch(r.Reference.Patch(&in, pool, text, nil))
 	require.NoError(t, err)
 	raw, err := json.Marshal(object)
 	require.NoError(t, err)
@@ -128,17 +128,17 @@ func TestUnbind(t *testing.T) {
 				want, has := given(r, object), bound(t, r, object)
 				raw, err := json.Marshal(has)
 				require.NoError(t, err)
-				distinct := r.LeavesAbsent && !r.EmptyIsUnset // One must have begun it, and we do not look at what is left to choose.
+				distinct := r.Reference.LeavesAbsent && !r.Reference.EmptyIsUnset // One must have begun it, and we do not look at what is left to choose.
 				for _, other := range writers[string(raw)] {
 					distinct = distinct || !assert.ObjectsAreEqual(want, other)
 				}
 				claims++
-				value, _ := r.ClassRef.Lookup(object)
+				value, _ := r.Reference.Path.Lookup(object)
 				reference, _ := value.(map[string]any)
 				_, named := reference["name"]
 				for how, managed := range managedBy(t, object, has) {
 					got := runtime.DeepCopyJSON(has)
-					known := r.Unbind(got, managed)
+					known := r.Reference.Unbind(got, managed)
 					if !known {
 						unknown++
 						assert.True(t, distinct, "%s: %v: only one claim looks like this once it is bound.", how, object)
@@ -151,7 +151,7 @@ func TestUnbind(t *testing.T) {
 				}
 				if len(reference) > 0 && (!named || r.Annotates) {
 					for _, how := range []string{"created", "applied"} {
-						assert.True(t, r.Unbind(runtime.DeepCopyJSON(has), managedBy(t, object, has)[how]), "%s: the managed fields tell: %v", how, object)
+						assert.True(t, r.Reference.Unbind(runtime.DeepCopyJSON(has), managedBy(t, object, has)[how]), "%s: the managed fields tell: %v", how, object)
 					}
 				}
 			}

@@ -26,14 +26,14 @@ const (
 // newDerivation of the classes of a kind, nil if there is none.
 func newDerivation(demand *Demand, kind *ClassKind) *derivation {
 	d := &derivation{demand: demand}
-	for _, f := range slices.Concat(demand.Fits, kind.ForClaims.Fits) {
+	for _, f := range slices.Concat(demand.rules.Fits, kind.ForClaims.Fits) {
 		for _, e := range f.Equal {
 			if !slices.ContainsFunc(d.equal, func(o *rules.Equality) bool { return o.Key == e.Key }) {
 				d.equal = append(d.equal, e)
 			}
 		}
 	}
-	if len(d.equal) == 0 && demand.PartitionClass == nil {
+	if len(d.equal) == 0 && demand.rules.PartitionClass == nil {
 		return nil
 	}
 	return d

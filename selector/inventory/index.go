@@ -20,7 +20,7 @@ func (o *Offer) Each(namespace string, asked labels.Selector, values Values, vis
 	for s := range o.sieve.having(o.Classes, terms) {
 		of := slices.Clip(terms)
 		if len(values) > 0 {
-			of = append(of, values.terms(o.demand.Fits, s.Kind.ForClaims.Fits)...)
+			of = append(of, values.terms(o.demand.rules.Fits, s.Kind.ForClaims.Fits)...)
 		}
 		s.each(of, &o.demand.Reach, namespace, visit)
 	}

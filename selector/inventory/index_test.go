@@ -106,7 +106,7 @@ func visited(o *Offer, namespace string, s labels.Selector) (found []string) {
 func scanned(o *Offer, namespace string, s labels.Selector) (found []string) {
 	for _, classes := range o.Classes {
 		classes.Each(func(c *Class) {
-			if o.demand.Offers(namespace, c.Namespace) && s.Matches(c.Labels) {
+			if o.demand.Reach.Offers(namespace, c.Namespace) && s.Matches(c.Labels) {
 				found = append(found, c.String())
 			}
 		})

@@ -78,7 +78,7 @@ func (o *Offer) Change(from, to *Classes, namespace, name string) (changed bool)
 
 // Partly says that some claims may not be offered all classes.
 func (o *Offer) Partly() bool {
-	return o.demand.From != v1beta1.FromAll && slices.ContainsFunc(o.Classes, func(s *Classes) bool { return s.Kind.Namespaced })
+	return o.demand.Reach.From != v1beta1.FromAll && slices.ContainsFunc(o.Classes, func(s *Classes) bool { return s.Kind.Namespaced })
 }
 
 // leaveOut those of the class kinds that no reference can tell from one whose name comes first, so that a restore from a backup, which
@@ -105,7 +105,7 @@ func (o *Offer) leaveOut() {
 func (o *Offer) insteadOf(kind *ClassKind) *ClassKind {
 	for _, s := range o.Classes {
 		listed := slices.Contains(o.demand.Precedence, s.Kind.Name) && slices.Contains(o.demand.Precedence, kind.Name)
-		if !listed && o.demand.Form.Confuses(s.Kind.GroupVersionKind, kind.GroupVersionKind) {
+		if !listed && o.demand.reader.Reference.Form.Confuses(s.Kind.GroupVersionKind, kind.GroupVersionKind) {
 			return s.Kind
 		}
 	}
@@ -116,7 +116,7 @@ func (o *Offer) insteadOf(kind *ClassKind) *ClassKind {
 func (o *Offer) Len() int {
 	n := 0
 	for _, s := range o.Classes {
-		if o.demand.Own() {
+		if o.demand.Reach.SameAsClaim() {
 			n += s.Len()
 		} else {
 			n += s.lenOffered(&o.demand.Reach, "")
@@ -154,22 +154,22 @@ func (o *Offer) FaultOf(classKind string) *Fault {
 	return Faultf(v1beta1.ReasonAmbiguousReference,
 		"the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, "+
 			"%sset spec.reference.form of the ClaimKind to one that can (%s), or let one class kind serve it",
-		classKind, o.demand.Name, o.demand.Form.Name, first.Name, why, strings.Join(forms, ", "))
+		classKind, o.demand.reader.Name, o.demand.reader.Reference.Form.Name, first.Name, why, strings.Join(forms, ", "))
 }
 
 // Demand is what the claims of one kind ask of classes.
 type Demand struct {
-	*claim.Reader
-	*rules.ForClaims
-	claim.Reach
+	reader *claim.Reader
+	rules  *rules.ForClaims
+	Reach  claim.Reach
 	// Precedence are the class kinds in which a name is looked for, in this order, where no reference tells them apart.
 	Precedence []string
 }
 
-// NewDemand of a ClaimKind. The ClassKinds are those that serve it.
-func NewDemand(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) Demand {
-	compiled := rules.NewForClaims(k, classKinds...)
-	d := Demand{Reader: claim.NewReader(k, compiled), ForClaims: compiled, Reach: claim.NewReach(k.Spec.Classes.Namespaces)}
+// NewDemand of a ClaimKind whose claims are read, and whose expressions are compiled.
+func NewDemand(k *v1beta1.ClaimKind, reader *claim.Reader, compiled *rules.ForClaims) Demand {
+	of := k.Spec.Classes.Namespaces
+	d := Demand{reader: reader, rules: compiled, Reach: claim.Reach{From: of.From, Names: claim.Strings(of.Names...)}}
 	if k.Spec.Classes.Precedence == v1beta1.PrecedenceListed && d.ConfusesKinds() {
 		for _, link := range k.Spec.Classes.Kinds {
 			d.Precedence = append(d.Precedence, link.Name)
@@ -179,15 +179,15 @@ func NewDemand(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) Demand {
 }
 
 // ConfusesKinds says that the references of claims cannot tell all class kinds apart.
-func (d *Demand) ConfusesKinds() bool { return d.Form.NamesKind != claim.GroupAndKind }
+func (d *Demand) ConfusesKinds() bool { return d.reader.Reference.Form.NamesKind != claim.GroupAndKind }
 
 // ClassOf returns the class that a claim's reference names, nil if it is not known. If it is not there, missing names it as RESOURCE/NAME
 // or RESOURCE/NAMESPACE/NAME. A reference to a kind that is not among the classes says nothing. They are those of all class kinds, also of
 // those that a View leaves out: a claim may have had its class before. A claim that is settled by another field than its reference, such as
 // the name of a volume that exists, may name a class that never was, so it misses none.
 func (d *Demand) ClassOf(classes []*Classes, namespace string, object map[string]any) (class *Class, missing string) {
-	to, bound := d.RefersTo(object)
-	if !bound || d.MayRebind(object) || to.Name == "" {
+	to, bound := d.reader.Reference.RefersTo(object)
+	if !bound || d.reader.Reference.MayRebind(object) || to.Name == "" {
 		return nil, ""
 	}
 	for s, in := range d.Named(classes, namespace, to) {
@@ -200,7 +200,7 @@ func (d *Demand) ClassOf(classes []*Classes, namespace string, object map[string
 		}
 		missing = cmp.Or(missing, s.Kind.Name+"/"+name)
 	}
-	if value, _ := claim.FirstSet(object, d.SkipIfSet); value != nil {
+	if value, _ := claim.FirstSet(object, d.reader.SkipIfSet); value != nil {
 		return nil, ""
 	}
 	return nil, missing
@@ -215,12 +215,12 @@ func (d *Demand) Named(classes []*Classes, namespace string, to claim.Target) it
 	return func(yield func(*Classes, string) bool) {
 		for _, s := range classes {
 			kind, in := s.Kind.GroupVersionKind, ""
-			isOfGroup := d.Form.NamesKind != claim.GroupAndKind || kind.Group == to.Group
-			if !isOfGroup || d.Form.NamesKind != claim.NoKind && kind.Kind != to.Kind {
+			isOfGroup := d.reader.Reference.Form.NamesKind != claim.GroupAndKind || kind.Group == to.Group
+			if !isOfGroup || d.reader.Reference.Form.NamesKind != claim.NoKind && kind.Kind != to.Kind {
 				continue
 			}
 			if s.Kind.Namespaced {
-				in = cmp.Or(to.Namespace, d.ClassNamespace, namespace)
+				in = cmp.Or(to.Namespace, d.reader.Reference.ClassNamespace, namespace)
 			}
 			if !yield(s, in) {
 				return
@@ -231,7 +231,7 @@ func (d *Demand) Named(classes []*Classes, namespace string, to claim.Target) it
 
 // CountedAs is the value that BoundTo returns for a class.
 func (d *Demand) CountedAs(c *Class) uint64 {
-	switch d.Form.NamesKind {
+	switch d.reader.Reference.Form.NamesKind {
 	case claim.GroupAndKind:
 		return c.Place
 	case claim.KindAlone:
@@ -245,7 +245,7 @@ func (d *Demand) CountedAs(c *Class) uint64 {
 // it does not meet, and term the part of it, and why an error.
 func (d *Demand) Unmet(c *Class) (by *rules.Fit, term *expression.Expression, why error) {
 	budget := &expression.Budget{Left: v1beta1.MaxClassExpressionCost}
-	for _, fits := range [...][]*rules.Fit{d.Fits, c.Kind.ForClaims.Fits} {
+	for _, fits := range [...][]*rules.Fit{d.rules.Fits, c.Kind.ForClaims.Fits} {
 		for _, f := range fits {
 			if term, why = f.ServedBy(c.Fields, budget); term != nil {
 				return f, term, why
@@ -264,21 +264,21 @@ func (d *Demand) Serves(c *Class) bool {
 // mayExclude reports whether some classes of a kind may not serve the claims.
 func (d *Demand) mayExclude(classes *ClassKind) bool {
 	isJudge := func(f *rules.Fit) bool { return len(f.OfClass) > 0 }
-	return slices.ContainsFunc(d.Fits, isJudge) || slices.ContainsFunc(classes.ForClaims.Fits, isJudge)
+	return slices.ContainsFunc(d.rules.Fits, isJudge) || slices.ContainsFunc(classes.ForClaims.Fits, isJudge)
 }
 
 // Unlinked is the fault of a view whose kinds do not know yet what they need of each other, nil if they do.
 func (d *Demand) Unlinked(classes *ClassKind) *Fault {
 	missesFit := slices.ContainsFunc(classes.ForClaims.Fits, func(f *rules.Fit) bool {
-		return !slices.ContainsFunc(d.LinkedFits, func(l rules.LinkedFit) bool { return l.Name == f.Name })
+		return !slices.ContainsFunc(d.rules.LinkedFits, func(l rules.LinkedFit) bool { return l.Name == f.Name })
 	})
-	if !missesFit && classes.fields.Covers(d.LooksAtClass...) && d.LooksAt.Covers(classes.ForClaims.LooksAtClaim...) {
+	if !missesFit && classes.fields.Covers(d.rules.LooksAtClass...) && d.reader.LooksAt.Covers(classes.ForClaims.LooksAtClaim...) {
 		return nil
 	}
 	return Faultf(v1beta1.ReasonNotSynced,
 		"the classes of %q are being read again, because the expressions of claim kind %q, or of the class kind, look at other fields; "+
 			"try again in a moment",
-		classes.Name, d.Name)
+		classes.Name, d.reader.Name)
 }
 
 // serving are the classes that can serve the claim kind, with its keys in their index. See NewOffer.

@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // claimKind is a ClaimKind with little more than the CRD's defaults.
@@ -23,7 +25,8 @@ func claimKind() *v1beta1.ClaimKind {
 }
 
 func newDemand(k *v1beta1.ClaimKind) *Demand {
-	d := NewDemand(k)
+	compiled := rules.NewForClaims(k)
+	d := NewDemand(k, claim.NewReader(k, compiled), compiled)
 	return &d
 }
 
@@ -204,7 +207,9 @@ func TestDefaultsOfOthersCostNothing(t *testing.T) {
 		"None":      {"We should not go through the classes of namespaces for a seat that has none.", "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			get := func() []*Class { return view.DefaultsOf(Seat{ClaimKind: view.demand.Name, Namespace: tc.namespace}) }
+			get := func() []*Class {
+				return view.DefaultsOf(Seat{ClaimKind: view.demand.reader.Name, Namespace: tc.namespace})
+			}
 			assert.Equal(t, tc.want, names(get()), tc.reason)
 			assert.Less(t, testing.AllocsPerRun(1, func() { get() }), 50.0, tc.reason)
 		})

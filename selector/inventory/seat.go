@@ -26,7 +26,7 @@ type Seat struct {
 // SeatOf a class that becomes default for claims of this kind. It is false if no claim of this kind is offered the class, or the class
 // cannot serve the kind. It fails if the partition of the class cannot be determined, or whether it can serve the kind.
 func (d *Demand) SeatOf(c *Class) (seat Seat, offered bool, err error) {
-	seat.ClaimKind = d.Name
+	seat.ClaimKind = d.reader.Name
 	if by, _, why := d.Unmet(c); by != nil {
 		if why != nil {
 			why = fmt.Errorf("the expression %s fails for %q: %w", by.Field, c, why)
@@ -36,22 +36,22 @@ func (d *Demand) SeatOf(c *Class) (seat Seat, offered bool, err error) {
 	if seat.Partition, err = d.PartitionFor(c); err != nil {
 		return seat, false, err
 	}
-	if c.Namespace != "" && d.Own() {
+	if c.Namespace != "" && d.Reach.SameAsClaim() {
 		seat.Namespace = c.Namespace
 		return seat, true, nil
 	}
-	return seat, d.Offers("", c.Namespace), nil
+	return seat, d.Reach.Offers("", c.Namespace), nil
 }
 
 // PartitionFor which a class can be the default.
 func (d *Demand) PartitionFor(c *Class) (string, error) {
-	if d.PartitionClass == nil {
+	if d.rules.PartitionClass == nil {
 		return "", nil
 	}
 	budget := expression.Budget{Left: v1beta1.MaxClassExpressionCost}
-	partition, err := d.PartitionClass.Text(&expression.Input{Class: c.Fields}, &budget)
+	partition, err := d.rules.PartitionClass.Text(&expression.Input{Class: c.Fields}, &budget)
 	if err != nil {
-		return "", fmt.Errorf("the expression spec.classes.partition.class of claim kind %q fails for %q: %w", d.Name, c, err)
+		return "", fmt.Errorf("the expression spec.classes.partition.class of claim kind %q fails for %q: %w", d.reader.Name, c, err)
 	}
 	return partition, nil
 }
@@ -86,7 +86,7 @@ func (o *Offer) DefaultsOf(seat Seat) []*Class {
 func (o *Offer) EachDefaultOf(namespace, partition string, visit func(*Class)) {
 	of := []term{newTerm(defaultKey, selection.In, partition)}
 	for s := range o.sieve.having(o.Classes, of) {
-		if namespace == "" || s.Kind.Namespaced && o.demand.Own() { // Otherwise, it has no seat here.
+		if namespace == "" || s.Kind.Namespaced && o.demand.Reach.SameAsClaim() { // Otherwise, it has no seat here.
 			s.each(of, &o.demand.Reach, namespace, visit)
 		}
 	}

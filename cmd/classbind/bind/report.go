@@ -59,7 +59,7 @@ type Summary struct {
 }
 
 func (b *binder) claim(namespace, name string) *Claim {
-	return &Claim{ClaimKind: b.kind.Kind.Name, Namespace: namespace, Name: name, DryRun: b.dryRun}
+	return &Claim{ClaimKind: b.kind.View.Kind.Name, Namespace: namespace, Name: name, DryRun: b.dryRun}
 }
 
 func (c *Claim) end(o Outcome, reason, message string) *Claim {

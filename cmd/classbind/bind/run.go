@@ -85,7 +85,7 @@ func (b *binder) run(ctx context.Context, namespace string, names []string) erro
 	}
 	var unbound []latebinding.Stored
 	return b.claims.Pages(ctx, b.kind.Resource, namespace, func(raw []byte) error {
-		s, err := latebinding.ReadStored(b.kind.Kind, raw)
+		s, err := latebinding.ReadStored(b.kind.View.Kind, raw)
 		switch {
 		case err != nil:
 			b.report.print(b.claim(s.Namespace, s.Name).failed(unreadable, err))
@@ -101,13 +101,13 @@ func (b *binder) run(ctx context.Context, namespace string, names []string) erro
 		if len(unbound) == 0 {
 			return nil
 		}
-		was := b.kind.Kind
+		was := b.kind.View.Kind
 		if err := b.renew(ctx); err != nil {
 			return err
 		}
 		for i := range unbound {
 			s := &unbound[i]
-			if !b.kind.Kind.Same(was) {
+			if !b.kind.View.Kind.Same(was) {
 				s = nil // The claim is read again, as the kind is now.
 			}
 			if err := b.bind(ctx, unbound[i].Namespace, unbound[i].Name, s); err != nil {
@@ -121,13 +121,13 @@ func (b *binder) run(ctx context.Context, namespace string, names []string) erro
 
 // renew reads the registrations and the classes again: they may have changed since the last claim without a class.
 func (b *binder) renew(ctx context.Context) error {
-	kinds, err := world.BindableKinds(ctx, b.config, b.cluster.Own, b.kind.Kind.Name)
+	kinds, err := world.BindableKinds(ctx, b.config, b.cluster.Own, b.kind.View.Kind.Name)
 	if err != nil {
 		return err
 	}
 	was := b.kind
 	if b.kind = kinds[0]; b.kind.Resource != b.resource {
-		return fmt.Errorf("%s is registered for other claims now", b.kind.Kind.Name)
+		return fmt.Errorf("%s is registered for other claims now", b.kind.View.Kind.Name)
 	}
 	return b.kind.Count(ctx, was)
 }
@@ -154,7 +154,7 @@ func (b *binder) bind(ctx context.Context, namespace, name string, s *latebindin
 				}
 				return nil
 			}
-			read, err := latebinding.ReadStored(b.kind.Kind, raw)
+			read, err := latebinding.ReadStored(b.kind.View.Kind, raw)
 			if err != nil {
 				b.report.print(b.claim(namespace, name).failed(unreadable, err))
 				return nil
@@ -209,19 +209,19 @@ func (b *binder) attempt(ctx context.Context, s *latebinding.Stored) (*Claim, er
 	}
 	class := selector.NameOf(d.Class)
 	c.Class = &class
-	counts := b.kind.Kind.CountsFor(s.Namespace, d.Class.Target()) // With a dry run, as if it were stored.
+	counts := b.kind.View.Kind.Reader.Reference.CountsFor(s.Namespace, d.Class.Target()) // With a dry run, as if it were stored.
 	if !b.dryRun {
 		object, _, err := b.claims.WriteClass(ctx, b.kind.Resource, s.UID, s.Version, &d)
 		switch {
 		case err == nil:
-			counts, _ = b.kind.Kind.BoundTo(s.Namespace, object)
+			counts, _ = b.kind.View.Kind.Reader.Reference.BoundTo(s.Namespace, object)
 		case latebinding.IsOutdated(err), latebinding.IsUnauthorized(err), !concernsOne(err):
 			return nil, err
 		default:
 			return c.failed("NotWritten", err), nil
 		}
 	}
-	if kind := b.kind.Kind; kind.Tally != nil { // The next claims see it, and nothing stays in flight.
+	if kind := b.kind.View.Kind; kind.Tally != nil { // The next claims see it, and nothing stays in flight.
 		for _, class := range counts {
 			kind.Tally.Bind(class, kind.ShareOf(s.Namespace, d.Claim.Usage))
 		}

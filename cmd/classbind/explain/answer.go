@@ -95,7 +95,7 @@ func (o *options) answer(ctx context.Context, w *world.World, k *v1beta1.ClaimKi
 		}
 	}
 	compiled := selector.NewClaimKind(k)
-	named := compiled.NamesClass(object)
+	named := compiled.Reader.Reference.NamesClass(object)
 	err := o.decide(ctx, w, k, item, object)
 	if item.Outcome == Bound && d.Stored && !o.unbound && !named {
 		item.Outcome, item.Do = Unbound, "classbind bind "+k.Name+" "+item.Claim.Name
@@ -112,14 +112,13 @@ func readAsServer(kind *selector.ClaimKind, item *Item, object map[string]any) (
 	if err != nil {
 		return in, fmt.Errorf("cannot encode the claim: %w", err)
 	}
-	read, err := kind.DecodeValid(raw)
+	read, err := kind.Reader.DecodeValid(raw)
 	if err != nil {
 		return in, fmt.Errorf("cannot read the claim: %w", err)
 	}
-	return kind.Read(item.Claim.Namespace, item.Claim.Name, read), nil
+	return kind.Reader.Read(item.Claim.Namespace, item.Claim.Name, read), nil
 }
 
-// decide on a claim.
 func (o *options) decide(ctx context.Context, w *world.World, k *v1beta1.ClaimKind, item *Item, object map[string]any) error {
 	if why, err := w.Unselected(ctx, k, item.Claim.Namespace); err != nil || why != "" {
 		item.end(LeftAlone, "NamespaceNotSelected", why)
@@ -140,10 +139,10 @@ func (o *options) decide(ctx context.Context, w *world.World, k *v1beta1.ClaimKi
 		return nil
 	}
 	item.Strategy, item.Seed, item.WhenUnmatched = k.Spec.Choice.Strategy, k.Spec.Choice.Seed, k.Spec.WhenUnmatched
-	if o.unbound && v.Kind.HasReference(object) { // What an author has set of an empty one stays.
+	if o.unbound && v.View.Kind.Reader.Reference.HasReference(object) { // What an author has set of an empty one stays.
 		item.Notes = append(item.Notes, v.Unbind(ctx, object, managedFields(object))...)
 	}
-	in, err := readAsServer(v.Kind, item, object)
+	in, err := readAsServer(v.View.Kind, item, object)
 	if err != nil {
 		return err
 	}
@@ -151,11 +150,12 @@ func (o *options) decide(ctx context.Context, w *world.World, k *v1beta1.ClaimKi
 	if err := v.AddRequester(ctx, &in); err != nil {
 		return err
 	}
-	if in.Object != nil && v.Fault == nil && in.LeftAlone == "" && len(in.Problems) == 0 && v.Kind.UsesRequest() && in.Request == nil {
+	mayBind := in.Object != nil && v.View.Fault == nil && in.LeftAlone == "" && len(in.Problems) == 0
+	if mayBind && v.View.Kind.Rules.UsesRequest() && in.Request == nil {
 		item.end(Undecided, "RequestUnknown", "the expressions of the claim kind look at who creates the claim: say who with --as NAME")
 		return nil
 	}
-	o.as.noteWithoutEffect(item, k, v.Kind.UsesRequest())
+	o.as.noteWithoutEffect(item, k, v.View.Kind.Rules.UsesRequest())
 	item.Explanation, err = w.Decider(o.fresh, item.note).Explain(ctx, v.View, in)
 	claim, fault := item.Decision.Claim, (*inventory.Fault)(nil)
 	switch {
@@ -166,7 +166,7 @@ func (o *options) decide(ctx context.Context, w *world.World, k *v1beta1.ClaimKi
 	case err != nil:
 		return err
 	case claim.LeftAlone != "":
-		has := v.Kind.HasReference(object)
+		has := v.View.Kind.Reader.Reference.HasReference(object)
 		item.end(LeftAlone, claim.LeftAlone, item.whyLeftAlone(v, claim, has))
 		if has {
 			o.noteClass(ctx, w, v, k, item, object)
@@ -207,9 +207,9 @@ func (i *Item) whyLeftAlone(v *world.Kind, in claim.Intake, hasReference bool) s
 	case claim.BeingDeleted:
 		return "the claim is being deleted"
 	case claim.ParentAbsent:
-		return "the parent of ." + v.Kind.ClassRef.String() + " is absent, and whenParentAbsent is LeaveAlone"
+		return "the parent of ." + v.View.Kind.Reader.Reference.Path.String() + " is absent, and whenParentAbsent is LeaveAlone"
 	case claim.ReferenceAbsent:
-		return "." + v.Kind.ClassRef.String() + " is absent, and reference.whenAbsent is LeaveAlone"
+		return "." + v.View.Kind.Reader.Reference.Path.String() + " is absent, and reference.whenAbsent is LeaveAlone"
 	case claim.NotYet:
 		return "not bound now, because " + EvaluationText(i.BindWhen)
 	case claim.NoSelector:
@@ -226,11 +226,11 @@ func (i *Item) whyLeftAlone(v *world.Kind, in claim.Intake, hasReference bool) s
 func (o *options) noteClass(ctx context.Context, w *world.World, v *world.Kind, k *v1beta1.ClaimKind, item *Item, object map[string]any) {
 	unbound := runtime.DeepCopyJSON(object) // The claim is validated as it is.
 	unsure := v.Unbind(ctx, unbound, managedFields(object))
-	in, err := readAsServer(v.Kind, item, unbound)
+	in, err := readAsServer(v.View.Kind, item, unbound)
 	if err != nil {
 		return
 	}
-	class, missing := v.Kind.ClassOf(v.Serving, item.Claim.Namespace, object)
+	class, missing := v.View.Kind.Demand.ClassOf(v.Serving, item.Claim.Namespace, object)
 	if class != nil {
 		item.Has = new(selector.NameOf(class))
 	}
@@ -252,9 +252,9 @@ func (o *options) noteClass(ctx context.Context, w *world.World, v *world.Kind, 
 		}
 		item.note("it was bound to %q: %s, %sby %s", was.Class, was.Reason, of, was.Strategy)
 	}
-	named := v.Kind.ReadNamed(item.Claim.Namespace, item.Claim.Name, object)
+	named := v.View.Kind.Reader.ReadNamed(item.Claim.Namespace, item.Claim.Name, object)
 	if v.AddRequester(ctx, &in) != nil || v.AddRequester(ctx, &named) != nil ||
-		v.Kind.UsesRequest() && in.Request == nil {
+		v.View.Kind.Rules.UsesRequest() && in.Request == nil {
 		return
 	}
 	decider, isChecked := w.Decider(o.fresh, nil), k.Spec.Reference.Explicit == v1beta1.CheckExplicit
@@ -298,7 +298,7 @@ func (i *Item) explained(k *v1beta1.ClaimKind) *Item {
 	}
 	i.OddsDependOn = d.View.Kind.Strategy.Depends
 	if d.Class != nil && (i.OddsDependOn == "" || len(i.Candidates) == 1) {
-		i.Class, i.Reference = new(selector.NameOf(d.Class)), d.View.Kind.Reference(d.Class.Target())
+		i.Class, i.Reference = new(selector.NameOf(d.Class)), d.View.Kind.Reader.Reference.Value(d.Class.Target())
 		for n := range i.Candidates {
 			i.Candidates[n].Chosen = i.Candidates[n].Class == d.Class
 		}
@@ -321,7 +321,6 @@ func (i *Item) explained(k *v1beta1.ClaimKind) *Item {
 	return i.end(Unmatched, d.Reason(), d.Warning()+after)
 }
 
-// because says why the class was drawn.
 func because(e *selector.Explanation) string {
 	d := &e.Decision
 	kind, n := d.View.Kind, len(e.Candidates)
@@ -335,7 +334,7 @@ func because(e *selector.Explanation) string {
 	}
 	text := fmt.Sprintf("%s %s the selector %q%s", one, matches, d.Claim.Selector, usable)
 	switch {
-	case kind.Asks(d.Claim.Claim) == nil:
+	case kind.Reader.Asks(d.Claim.Claim) == nil:
 		text = fmt.Sprintf("%s %s marked default%s, and the claim has no class selector", one, is, usable)
 	case d.Claim.Selector == nil:
 		text = fmt.Sprintf("%s %s there%s, and a claim without a class selector gets any, because selector.whenAbsent is Any",

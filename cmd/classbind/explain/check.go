@@ -132,7 +132,6 @@ func (o *checkOptions) run(ctx context.Context, in io.Reader, out, progress io.W
 	return nil
 }
 
-// format the findings.
 func (o *checkOptions) format(findings []Finding) (string, error) {
 	var text strings.Builder
 	switch o.output {

@@ -132,7 +132,7 @@ func (o *options) classesOf(
 	v.CountRoom(ctx)
 	in := claim.Intake{
 		Claim:   claim.Claim{Namespace: offer.Namespace, Selector: labels.Everything(), Object: map[string]any{}},
-		Parents: len(v.Kind.ClassRef),
+		Parents: len(v.View.Kind.Reader.Reference.Path),
 	}
 	if err := v.AddRequester(ctx, &in); err != nil {
 		return offer, err
@@ -148,7 +148,7 @@ func (o *options) classesOf(
 		return offer, err
 	}
 	offer.Notes, offer.UsableBy, offer.explanation = noted.Notes, e.UsableBy, e
-	offer.Strategy, offer.OddsDependOn = v.Kind.Strategy.Name, v.Kind.Strategy.Depends
+	offer.Strategy, offer.OddsDependOn = v.View.Kind.Strategy.Name, v.View.Kind.Strategy.Depends
 	if scored && k.Spec.Choice.Score == "" {
 		offer.Strategy, offer.OddsDependOn = "", "the score of each class, which may depend on the claim"
 	}
@@ -276,7 +276,6 @@ func (o *Offer) add(c *inventory.Class, odds selector.Odds, drop *selector.Drop)
 	o.Classes = append(o.Classes, offered)
 }
 
-// table returns the report for people.
 func (r *ClassesReport) table() string { return tables(r.Items, (*Offer).write) }
 
 func (o *Offer) write(out *strings.Builder) {
@@ -285,7 +284,7 @@ func (o *Offer) write(out *strings.Builder) {
 	if o.Namespace != "" {
 		where += " in " + o.Namespace
 	}
-	fmt.Fprintf(out, "%s: a claim may get %d of %d classes\n", where, len(t.Candidates), len(o.Classes))
+	fmt.Fprintf(out, "%s: a claim may get %d of %d classes\n", where, len(t.Item.Candidates), len(o.Classes))
 	t.line("Because", o.Message)
 	if o.UsableBy != "" {
 		t.line("Asked", "which classes "+o.UsableBy+" may use")
@@ -294,7 +293,7 @@ func (o *Offer) write(out *strings.Builder) {
 		t.line("Note", note)
 	}
 	header := []string{"  CLASS", "LABELS", "WEIGHT", "ODDS"}
-	if len(t.Dropped) > 0 {
+	if len(t.Item.Dropped) > 0 {
 		header = append(header, "WHY NOT")
 	}
 	rows := [][]string{header}

@@ -475,7 +475,7 @@ func TestNoStatusIsBelieved(t *testing.T) {
 			r, err := k.Read(t.Context(), []byte(strings.Replace(claim, `"name": "mine"`, `"namespace": "team", "name": "mine"`, 1)))
 			require.NoError(t, err)
 			to, why, err := r.Decide(t.Context(), 1)
-			all = append(all, fmt.Sprint(k.Resource, len(k.Classes), to, why, err))
+			all = append(all, fmt.Sprint(k.Resource, len(k.View.Classes), to, why, err))
 		}
 		return all
 	}

@@ -270,7 +270,7 @@ func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 	for _, classes := range v.Serving {
 		l.offers.Insert(classes.Kind.Name)
 	}
-	for _, classes := range v.Classes {
+	for _, classes := range v.View.Classes {
 		classes.Each(func(c *inventory.Class) { l.served.Insert(c.Kind.Name + c.String()) })
 	}
 	return nil
@@ -278,10 +278,10 @@ func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 
 // ofOthers finds what a claim kind shows of its class kinds and classes, whatever is wrong with itself.
 func (l *linter) ofOthers(k *v1beta1.ClaimKind, v *world.Kind) {
-	for _, leftOut := range v.LeftOut {
-		l.find(v1beta1.ReasonAmbiguousReference, l.registration("ClassKind", leftOut.Name), "", "%s", v.FaultOf(leftOut.Name).Text)
+	for _, leftOut := range v.View.LeftOut {
+		l.find(v1beta1.ReasonAmbiguousReference, l.registration("ClassKind", leftOut.Name), "", "%s", v.View.FaultOf(leftOut.Name).Text)
 	}
-	for seat, of := range v.DefaultsBySeat() {
+	for seat, of := range v.View.DefaultsBySeat() {
 		if len(of) > 1 {
 			l.find(v1beta1.ReasonSeveralDefaults, l.class(of[1]), "metadata",
 				"a claim of %q%s without a selector gets one of %d classes; leave the mark on one of %s",
@@ -290,7 +290,6 @@ func (l *linter) ofOthers(k *v1beta1.ClaimKind, v *world.Kind) {
 	}
 }
 
-// invalid finds the expressions that are.
 func (l *linter) invalid(all []world.InvalidExpression) {
 	for _, e := range all {
 		kind, name, _ := strings.Cut(e.Registration, "/")

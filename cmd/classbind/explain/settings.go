@@ -80,7 +80,6 @@ func set(content *map[string]any, value any, path ...string) error {
 	return unstructured.SetNestedField(*content, value, path...)
 }
 
-// appendTo a list.
 func appendTo(content *map[string]any, item string, path ...string) error {
 	all, _, _ := unstructured.NestedSlice(*content, path...) // Its path has lists alone.
 	return set(content, append(all, any(item)), path...)

@@ -18,7 +18,6 @@ import (
 // maxRows limits the rows of dropped classes and of near misses.
 const maxRows = 5
 
-// table returns the report for people.
 func (r *Report) table() string {
 	return tables(r.Items, func(i *Item, out *strings.Builder) { itemTable{i, out}.write() })
 }
@@ -37,25 +36,25 @@ func tables[T any](items []T, write func(*T, *strings.Builder)) string {
 
 // itemTable is an Item as people read it.
 type itemTable struct {
-	*Item
+	Item *Item
 
 	out *strings.Builder
 }
 
 func (t itemTable) write() {
-	who := t.Claim.String()
-	if t.several {
-		who += ", by " + t.Claim.ClaimKind
+	who := t.Item.Claim.String()
+	if t.Item.several {
+		who += ", by " + t.Item.Claim.ClaimKind
 	}
-	fmt.Fprintln(t.out, truncate.Printable(who+": "+t.Headline()))
-	t.line("Because", t.Message)
-	t.line("Warning", t.Warning)
-	t.line("Do", t.Do)
-	for _, note := range t.Notes {
+	fmt.Fprintln(t.out, truncate.Printable(who+": "+t.Item.Headline()))
+	t.line("Because", t.Item.Message)
+	t.line("Warning", t.Item.Warning)
+	t.line("Do", t.Item.Do)
+	for _, note := range t.Item.Notes {
 		t.line("Note", note)
 	}
 	t.facts()
-	for _, e := range t.InvalidExpressions {
+	for _, e := range t.Item.InvalidExpressions {
 		caret := strings.ReplaceAll(strings.TrimRight(e.Caret, "\n"), "\t", " ") // In both lines, so the caret stays.
 		fmt.Fprintf(t.out, "\n  %s of %s, line %d, column %d: %s\n    %s\n",
 			e.Field, e.Registration, e.Line, e.Column, truncate.Printable(e.Message), strings.ReplaceAll(caret, "\n", "\n    "))
@@ -63,7 +62,7 @@ func (t itemTable) write() {
 	t.candidates()
 	t.dropped()
 	rows := [][]string{{"  NEAR MISS", "ASKED", "HAS"}}
-	for _, m := range t.NearMisses {
+	for _, m := range t.Item.NearMisses {
 		has := "no " + m.Unmet.Key
 		if m.Value != nil {
 			has = m.Unmet.Key + "=" + *m.Value
@@ -74,7 +73,9 @@ func (t itemTable) write() {
 		rows = append(rows, []string{"  " + m.String(), m.Unmet.Text, has})
 	}
 	output.Section(t.out, rows, maxRows)
-	for why, count := range map[string]int{"not marked default": t.NotDefault, "kept out by more than one requirement": t.FarMisses} {
+	for why, count := range map[string]int{
+		"not marked default": t.Item.NotDefault, "kept out by more than one requirement": t.Item.FarMisses,
+	} {
 		if count > 0 { // A claim with a selector has the one, and a claim without one the other.
 			fmt.Fprintf(t.out, "\n  Classes that are %s: %d\n", why, count)
 		}
@@ -83,7 +84,7 @@ func (t itemTable) write() {
 
 // facts are what expressions say of the claim.
 func (t itemTable) facts() {
-	for _, o := range t.Related {
+	for _, o := range t.Item.Related {
 		text := o.Name + " is absent: the claim names none"
 		switch {
 		case o.Found:
@@ -93,8 +94,8 @@ func (t itemTable) facts() {
 		}
 		t.line("Related", text)
 	}
-	for n, e := range []*selector.Evaluation{t.BindWhen, t.SelectorFrom, t.Partition, t.Usage} {
-		if e != nil && t.Reason != claim.NotYet { // Then it is the message.
+	for n, e := range []*selector.Evaluation{t.Item.BindWhen, t.Item.SelectorFrom, t.Item.Partition, t.Item.Usage} {
+		if e != nil && t.Item.Reason != claim.NotYet { // Then it is the message.
 			t.line([]string{"Bind when", "Selector", "Partition", "Usage"}[n], EvaluationText(e))
 		}
 	}
@@ -126,7 +127,6 @@ func sawText(saw []expression.Saw) string {
 // oneLine is the text of a registration as a part of a line.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// asJSON is a value as an expression has it.
 func asJSON(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil { // Of a number that JSON does not have.
@@ -137,12 +137,12 @@ func asJSON(value any) string {
 
 func (t itemTable) candidates() {
 	header := []string{"  CANDIDATE", "WEIGHT", "ODDS"}
-	scored := slices.ContainsFunc(t.Candidates, func(c selector.Candidate) bool { return c.Score != nil })
+	scored := slices.ContainsFunc(t.Item.Candidates, func(c selector.Candidate) bool { return c.Score != nil })
 	if scored {
 		header = slices.Insert(header, 1, "SCORE")
 	}
 	rows := [][]string{header}
-	for _, c := range t.Candidates {
+	for _, c := range t.Item.Candidates {
 		mark := "  "
 		if c.Chosen {
 			mark = "* "
@@ -154,23 +154,23 @@ func (t itemTable) candidates() {
 		rows = append(rows, row)
 	}
 	output.Section(t.out, rows, len(rows))
-	t.oddsDependOn(t.OddsDependOn)
+	t.oddsDependOn(t.Item.OddsDependOn)
 }
 
 func (t itemTable) oddsDependOn(what string) {
-	if what != "" && len(t.Candidates) > 1 {
+	if what != "" && len(t.Item.Candidates) > 1 {
 		fmt.Fprintf(t.out, "  The odds depend on %s.\n", what)
 	}
 }
 
 func (t itemTable) dropped() {
 	header := []string{"  DROPPED", "BECAUSE IT IS"}
-	byExpression := slices.ContainsFunc(t.Dropped, func(d selector.Drop) bool { return d.Expression != "" })
+	byExpression := slices.ContainsFunc(t.Item.Dropped, func(d selector.Drop) bool { return d.Expression != "" })
 	if byExpression {
 		header = append(header, "EXPRESSION", "SAW")
 	}
 	rows := [][]string{header}
-	for _, c := range t.Dropped {
+	for _, c := range t.Item.Dropped {
 		row := []string{"  " + c.String(), oneLine(c.Text)}
 		if byExpression {
 			row = append(row, truncate.String(oneLine(c.Expression), v1beta1.MaxShownBytes), sawText(c.Saw))

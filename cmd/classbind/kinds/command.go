@@ -148,7 +148,6 @@ func readPresets() ([]preset, error) {
 	return presets, nil
 }
 
-// link the presets that need others.
 func link(presets []preset) {
 	for i := range presets {
 		for j := range presets {

@@ -48,7 +48,7 @@ func (r *registry) findClaimKinds(flag string, texts []string) ([]string, error)
 	var found []string
 	for _, text := range texts {
 		named, known := lookup.Find(text, all, func(name string) string { return name }, func(name string) (string, lookup.Resource) {
-			return r.claimKinds[name].Resource.String(), r.lookUp(r.claimKinds[name])
+			return r.claimKinds[name].Reader.Resource.String(), r.lookUp(r.claimKinds[name])
 		})
 		switch {
 		case len(all) == 0:

@@ -45,7 +45,7 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 			"change the present default, then %s, so that it is true of the latter alone", target, text, target)
 	}
 	for _, name := range target.claimKinds() {
-		if _, _, err := r.claimKind(name).SeatOf(target.Class); err != nil {
+		if _, _, err := r.claimKind(name).Demand.SeatOf(target.Class); err != nil {
 			return nil, fmt.Errorf("cannot tell for which claims of %s %s would be the default: %w", name, target, err)
 		}
 	}
@@ -113,7 +113,7 @@ func (r *registry) checkOffered(target *storedClass, claimKinds []string) error 
 		if _, offered := r.seat(name, target); offered {
 			continue
 		}
-		if r.claimKind(name).Serves(target.Class) {
+		if r.claimKind(name).Demand.Serves(target.Class) {
 			return fmt.Errorf("claims of %s are offered no class of namespace %q: "+
 				"add it to spec.classes.namespaces.names of the ClaimKind, or choose another class", name, target.Namespace)
 		}
@@ -158,7 +158,7 @@ func (p *plan) checkAgreement(r *registry, defaults []*storedClass, claimKinds, 
 }
 
 func (r *registry) seat(claimKind string, c *storedClass) (inventory.Seat, bool) {
-	seat, offered, _ := r.claimKind(claimKind).SeatOf(c.Class) // A class of no known seat is nobody's default.
+	seat, offered, _ := r.claimKind(claimKind).Demand.SeatOf(c.Class) // A class of no known seat is nobody's default.
 	return seat, offered && r.faultOf(c.Kind, claimKind) == nil
 }
 

@@ -355,10 +355,10 @@ func fakeKind(kind, name string, namespaced bool, claimKinds ...string) *world.C
 
 func fakeRegistry(claimKinds []string, classKinds ...*world.ClassKind) *registry {
 	r := &registry{claimKinds: map[string]*selector.ClaimKind{}, classKinds: classKinds, lookUp: func(k *selector.ClaimKind) lookup.Resource {
-		if k.Resource.Resource != "caches" {
+		if k.Reader.Resource.Resource != "caches" {
 			return lookup.Resource{}
 		}
-		return lookup.Resource{GroupVersionKind: k.Resource.WithVersion("v1").GroupVersion().WithKind("CacheKind"), Aliases: "cache,cch"}
+		return lookup.Resource{GroupVersionKind: k.Reader.Resource.WithVersion("v1").GroupVersion().WithKind("CacheKind"), Aliases: "cache,cch"}
 	}}
 	for _, name := range claimKinds {
 		r.claimKinds[name] = selector.NewClaimKind(&v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}})

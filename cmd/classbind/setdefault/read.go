@@ -56,7 +56,7 @@ func (c *cluster) registry(ctx context.Context) (*registry, error) {
 		return nil, err
 	}
 	r := &registry{claimKinds: map[string]*selector.ClaimKind{}, lookUp: func(k *selector.ClaimKind) lookup.Resource {
-		found, _ := c.Kinds.Resolve(ctx, k.Resource.String(), k.Version)
+		found, _ := c.Kinds.Resolve(ctx, k.Reader.Resource.String(), k.Reader.Version)
 		return found
 	}}
 	for i := range w.ClaimKinds {

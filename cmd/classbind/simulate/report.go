@@ -133,7 +133,7 @@ func (c *Comparison) End() *Kind {
 	}
 	if k.Unpredictable > 0 {
 		depends := "random numbers"
-		if of := c.either().Kind; of != nil && of.Strategy.Depends != "" {
+		if of := c.either().View.Kind; of != nil && of.Strategy.Depends != "" {
 			depends = of.Strategy.Depends
 		} else if c.remembers {
 			depends = "how much of each class is taken"

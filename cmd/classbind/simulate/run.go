@@ -119,13 +119,14 @@ func (r *run) compare(ctx context.Context, name string) (*Comparison, error) {
 		if k == nil {
 			continue
 		}
-		c.remembers, c.limited = c.remembers || k.Remembers(), c.limited || k.Kind.Limited
+		kind := k.View.Kind
+		c.remembers, c.limited = c.remembers || kind.Strategy.Depends != "" || kind.Limited, c.limited || kind.Limited
 		for _, note := range k.Notes {
 			c.result.note("%s", note)
 		}
 	}
-	if k := c.either(); k.Kind != nil {
-		c.result.Strategy = k.Kind.Strategy.Name
+	if k := c.either(); k.View.Kind != nil {
+		c.result.Strategy = k.View.Kind.Strategy.Name
 	}
 	return c, nil
 }

@@ -140,24 +140,24 @@ func (c *claims) add(raw []byte) error {
 	if err := json.Unmarshal(raw, m); err != nil {
 		return fmt.Errorf("cannot read the metadata of a claim: %w", err)
 	}
-	object, err := c.compiled.DecodeValid(raw)
+	object, err := c.compiled.Reader.DecodeValid(raw)
 	if err != nil || m.DeletionTimestamp != nil {
 		return nil //nolint:nilerr // The API server refuses such a claim.
 	}
 	claim := klog.KObj(m).String()
-	if _, class := c.compiled.ClassOf(c.classes, m.Namespace, object); class != "" && c.complete {
+	if _, class := c.compiled.Demand.ClassOf(c.classes, m.Namespace, object); class != "" && c.complete {
 		c.absent.add(fmt.Sprintf("%s (%q)", claim, truncate.String(class, v1beta1.MaxShownBytes)))
 	}
-	in := c.compiled.Read(m.Namespace, m.Name, object)
-	needsNone := c.kind.Spec.Selector.WhenAbsent == v1beta1.NoSelectorDefaultIfAny && c.compiled.Asks(in.Claim) == nil
-	if in.LeftAlone != "" || len(in.Problems) > 0 || needsNone || c.compiled.NamesClass(object) {
+	in := c.compiled.Reader.Read(m.Namespace, m.Name, object)
+	needsNone := c.kind.Spec.Selector.WhenAbsent == v1beta1.NoSelectorDefaultIfAny && c.compiled.Reader.Asks(in.Claim) == nil
+	if in.LeftAlone != "" || len(in.Problems) > 0 || needsNone || c.compiled.Reader.Reference.NamesClass(object) {
 		return nil
 	}
 	switch {
 	case !c.excludes(m.Namespace):
 		c.unbound.add(claim)
-	case c.compiled.AsksOthers():
-	case c.compiled.Asks(in.Claim) == nil:
+	case c.compiled.Reader.AsksOthers():
+	case c.compiled.Reader.Asks(in.Claim) == nil:
 		c.unasked.add(claim)
 	default:
 		c.excluded.add(claim)
@@ -194,7 +194,7 @@ func (c *claims) report(s *Section) {
 		if c.kind.Spec.WhenUnmatched == v1beta1.BindLater {
 			do = "; classbind binds each once a class matches"
 		}
-		if c.compiled.AsksOthers() {
+		if c.compiled.Reader.AsksOthers() {
 			unless = ", unless claims.when is false of them"
 		}
 		s.note("%s: %s no class: %s%s%s", where, have(n), &c.unbound, do, unless)

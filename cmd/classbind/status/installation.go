@@ -44,7 +44,6 @@ type installation struct {
 	claimEntriesErr, classEntriesErr error
 }
 
-// read what several sections need.
 func (i *installation) read(ctx context.Context) error {
 	i.readReplicas(ctx)
 	i.claimEntries, i.claimEntriesErr = webhookconfig.ReadConfigurations(ctx, i.api, webhookconfig.ClaimConfigurations...)

@@ -175,13 +175,11 @@ func (c *cache) mark(reading, idle bool) {
 	c.wake()
 }
 
-// wake those who wait for another state.
 func (c *cache) wake() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-// reload reads the cluster without a pause.
 func (c *cache) reload() {
 	select {
 	case c.hurry <- struct{}{}:
@@ -257,7 +255,7 @@ func (k *kind) read(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) {
 	view, err := s.cluster.Bindable(ctx, spec)
 	if k.Err = cmp.Or(err, unread); view != nil {
 		k.Notes = view.Notes
-		for _, classes := range view.Classes {
+		for _, classes := range view.View.Classes {
 			classes.Each(func(c *inventory.Class) {
 				added := newClass(c)
 				byName[added.Class] = added

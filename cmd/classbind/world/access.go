@@ -57,13 +57,13 @@ func (a *authorizer) Create(
 		if apierrors.IsForbidden(err) {
 			err = fmt.Errorf("you need the right to create subjectaccessreviews.authorization.k8s.io to ask about others: %w", err)
 		}
-		return answered, err //nolint:wrapcheck // The caller says what failed.
+		return answered, err // The caller says what failed.
 	}
 	answered, err := a.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: r.Spec.ResourceAttributes},
 	}, o)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // The caller says what failed.
+		return nil, err // The caller says what failed.
 	}
 	return &authorizationv1.SubjectAccessReview{Status: answered.Status}, nil
 }
@@ -98,7 +98,7 @@ func (w *World) Decider(fresh func() uint64, note func(format string, args ...an
 func (k *Kind) AddRequester(ctx context.Context, in *claim.Intake) error {
 	request := k.world.Settings.Request
 	switch {
-	case k.Kind.Use != v1beta1.UseByRequester:
+	case k.View.Kind.Use != v1beta1.UseByRequester:
 	case request != nil:
 		u := &authenticationv1.UserInfo{}
 		info, _ := request["userInfo"].(map[string]any)

@@ -72,10 +72,10 @@ func (w *World) countClaims(ctx context.Context, k *v1beta1.ClaimKind) error {
 
 // CountRoom has the kind know how much of each class is taken. A note says of which class kinds that is not known.
 func (k *Kind) CountRoom(ctx context.Context) {
-	if !k.Kind.Limited || k.Kind.Room != nil {
+	if !k.View.Kind.Limited || k.View.Kind.Room != nil {
 		return
 	}
-	k.Kind.Room = k.world.inCluster.Room
+	k.View.Kind.Room = k.world.inCluster.Room
 	switch unknown, err := k.world.Count(ctx, k.spec); {
 	case err != nil:
 		k.note("not all is known that is taken of each class of %s: %v", selector.List(unknown), err)
@@ -87,16 +87,16 @@ func (k *Kind) CountRoom(ctx context.Context) {
 // Count the claims of the cluster by class, where the strategy or a capacity goes by that, for whoever binds claims. It goes on with the
 // counts of the same kind as it was before, unless they would differ.
 func (k *Kind) Count(ctx context.Context, before *Kind) error {
-	if !k.Kind.Limited && !k.Kind.Strategy.Counted {
+	if !k.View.Kind.Limited && !k.View.Kind.Strategy.Counted {
 		return nil
 	}
 	w := k.world
-	if before != nil && before.Kind.Tally != nil && before.Kind.Same(k.Kind) {
+	if before != nil && before.View.Kind.Tally != nil && before.View.Kind.Same(k.View.Kind) {
 		w.inCluster, w.uncounted = before.world.inCluster, before.world.uncounted
 	}
 	err := w.countClaims(ctx, k.spec)
 	k.CountRoom(ctx)
-	k.Kind.Tally = w.inCluster[k.spec.Name].Kind.Tally
+	k.View.Kind.Tally = w.inCluster[k.spec.Name].Kind.Tally
 	_, failed := w.Count(ctx, k.spec)
 	if err = errors.Join(err, failed); err != nil {
 		return fmt.Errorf("cannot count the claims of each class: %w", err)

@@ -70,7 +70,7 @@ type World struct {
 
 // Kind of claims, with all classes.
 type Kind struct {
-	*selector.View
+	View *selector.View
 	// Resource of the claims, in the version for which the paths are written.
 	Resource   schema.GroupVersionResource
 	Namespaced bool
@@ -217,31 +217,32 @@ func (w *World) Kind(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, error) {
 		v.note("the paths of the registration are not compared with the schema of the claims: %v", err)
 	}
 	paths := selector.PathsCheck{} // No kind of Kubernetes' own has the field that is the default.
-	paths.SelectorAbsent = scheme.Scheme.IsGroupRegistered(kind.Resource.Group) && kind.Selector.String() == "spec.classSelector"
+	isBuiltIn := scheme.Scheme.IsGroupRegistered(kind.Reader.Resource.Group)
+	paths.SelectorAbsent = isBuiltIn && kind.Reader.Selector.String() == "spec.classSelector"
 	if s != nil {
 		paths = selector.CheckPaths(kind, s.paths)
 	}
 	kind.SetPaths(paths)
 	v.View = selector.NewView(kind, slices.Clone(v.Serving))
-	if reason, text := v.PathsProblem(paths); reason != "" {
+	if reason, text := v.View.PathsProblem(paths); reason != "" {
 		v.Paths = &inventory.Fault{Reason: reason, Text: text}
 		if reason == v1beta1.ReasonReferenceRefused || reason == v1beta1.ReasonAllReferencesRefused {
 			v.note("the registration does not fit the schema of the claims: %s", text)
 		}
 	}
 	schemas := w.schemaSource(ctx)
-	invalid := append(v.Kind.InvalidExpressions(), schemas.MistypedOfClaims(ctx, k, serving)...)
+	invalid := append(v.View.Kind.Rules.InvalidExpressions(), schemas.MistypedOfClaims(ctx, k, serving)...)
 	v.Invalid = append(v.Invalid, InvalidOf("claimkind/"+k.Name, invalid)...)
 	for _, ck := range serving {
 		invalid := schemas.MistypedOfClasses(ctx, ck, rules.Served(ck, w.ClaimKinds))
 		v.Invalid = append(v.Invalid, InvalidOf("classkind/"+ck.Name, invalid)...)
 	}
-	v.Fault = cmp.Or(selector.ConflictOf(k, w.ClaimKinds), v.Fault)
+	v.View.Fault = cmp.Or(selector.ConflictOf(k, w.ClaimKinds), v.View.Fault)
 	if err := v.relate(ctx); err != nil {
 		return nil, err
 	}
-	for _, leftOut := range v.LeftOut {
-		v.note("%v", v.FaultOf(leftOut.Name))
+	for _, leftOut := range v.View.LeftOut {
+		v.note("%v", v.View.FaultOf(leftOut.Name))
 	}
 	w.kinds[k.Name] = v
 	return v, nil

@@ -34,7 +34,7 @@ func (w *World) namespace(ctx context.Context, name string) (content map[string]
 // relate has the view know the kinds of the objects that its claims name. The objects are read one by one.
 func (k *Kind) relate(ctx context.Context) error {
 	var objects []*inventory.Objects
-	for _, kind := range k.Kind.RelatedKinds() {
+	for _, kind := range k.View.Kind.RelatedKinds() {
 		of, err := k.world.Resolve(ctx, kind.Resource, kind.Version, "list", "watch")
 		if err != nil && !NotServed(err) {
 			return fmt.Errorf("cannot find the kind of the related %s: %w", kind.Resource, err)
@@ -44,12 +44,12 @@ func (k *Kind) relate(ctx context.Context) error {
 				err = fmt.Errorf("version %q is not served: "+
 					"set the version in spec.classes.related to one that is, or leave it out", kind.Version)
 			}
-			k.Fault = cmp.Or(k.Fault, &inventory.Fault{Reason: v1beta1.ReasonRelatedMissing, Text: fmt.Sprintf(
-				"the objects of %q, at which expressions of claim kind %q look, cannot be known: %v", kind.Key(), k.Kind.Name, err)})
+			k.View.Fault = cmp.Or(k.View.Fault, &inventory.Fault{Reason: v1beta1.ReasonRelatedMissing, Text: fmt.Sprintf(
+				"the objects of %q, at which expressions of claim kind %q look, cannot be known: %v", kind.Key(), k.View.Kind.Name, err)})
 		}
 		objects = append(objects, inventory.NewObjects(kind, of.Namespaced, nil))
 	}
-	k.View = k.WithRelated(objects)
+	k.View = k.View.WithRelated(objects)
 	return nil
 }
 

@@ -222,16 +222,16 @@ func (w *World) Simulated(ctx context.Context, name string) (*Kind, error) {
 		fault = &inventory.Fault{Reason: v1beta1.ReasonUnsuitable, Text: err.Error()}
 		k.View = &selector.View{Kind: selector.NewClaimKind(spec), Fault: fault}
 	}
-	if k.Kind.UsesRequest() && k.Kind.Use != v1beta1.UseByRequester {
-		k.Fault = cmp.Or(k.Fault, inventory.Faultf(v1beta1.ReasonUnsuitable,
+	if k.View.Kind.Rules.UsesRequest() && k.View.Kind.Use != v1beta1.UseByRequester {
+		k.View.Fault = cmp.Or(k.View.Fault, inventory.Faultf(v1beta1.ReasonUnsuitable,
 			"the expressions of the claim kind look at who creates the claim, which nothing that is stored says"))
 	}
-	k.Kind.Tally = &selector.Tally{}
-	k.Kind.Room = w.counted.Room // What the claims of the cluster use counts once they are decided on here.
-	if k.Fault != nil {
-		k.note("no claim of the kind is bound: %s", k.Fault.Text)
+	k.View.Kind.Tally = &selector.Tally{}
+	k.View.Kind.Room = w.counted.Room // What the claims of the cluster use counts once they are decided on here.
+	if k.View.Fault != nil {
+		k.note("no claim of the kind is bound: %s", k.View.Fault.Text)
 	}
-	for seat, of := range k.DefaultsBySeat() {
+	for seat, of := range k.View.DefaultsBySeat() {
 		if len(of) > 1 {
 			k.note("%d classes are marked default for a claim%s: %s; the API server would refuse the second one",
 				len(of), seat.In(), selector.ListFunc(of, (*inventory.Class).String))
@@ -252,7 +252,7 @@ func BindableKinds(ctx context.Context, config *rest.Config, own, word string) (
 		k, err := w.Bindable(ctx, spec)
 		switch {
 		case err != nil:
-		case k.Kind.UsesRequest():
+		case k.View.Kind.Rules.UsesRequest():
 			err = errors.New("its expressions look at who creates the claim, which nothing that is stored says")
 		}
 		if err != nil {
@@ -279,8 +279,8 @@ func (w *World) Bindable(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, erro
 		return nil, err
 	}
 	v, err := w.Kind(ctx, k)
-	if err == nil && v.Fault != nil {
-		err = v.Fault
+	if err == nil && v.View.Fault != nil {
+		err = v.View.Fault
 	}
 	return v, err
 }
@@ -289,7 +289,7 @@ func (w *World) Bindable(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, erro
 func (k *Kind) Decide(ctx context.Context, in claim.Intake) (selector.Decision, error) {
 	decider := k.world.Decider(rand.Uint64, nil)
 	decider.Now, decider.Patient = time.Now, true
-	return decider.Decide(ctx, k.View, in, selector.Later)
+	return decider.Decide(ctx, k.View, in, selector.Mode{Stored: true})
 }
 
 // Excluded says why the claims of a namespace are not bound, empty where they are.
@@ -325,14 +325,16 @@ func (k *Kind) Each(ctx context.Context, visit func(raw []byte) error) error {
 // Selectors that exist are those of the labels of each class of the kind, each once, sorted.
 func (k *Kind) Selectors() []string {
 	all := sets.New[string]()
-	for _, classes := range k.Classes {
+	for _, classes := range k.View.Classes {
 		classes.Each(func(c *inventory.Class) { all.Insert(labels.Set(c.Labels.Set()).String()) })
 	}
 	return sets.List(all.Delete("")) // It asks for any class.
 }
 
 // SelectorAnnotation is the annotation of a claim that has its class selector.
-func (k *Kind) SelectorAnnotation() string { return k.Kind.Annotation[len(k.Kind.Annotation)-1] }
+func (k *Kind) SelectorAnnotation() string {
+	return k.View.Kind.Reader.Annotation[len(k.View.Kind.Reader.Annotation)-1]
+}
 
 // Recreated is a claim that is decided on as if it was created now, without the class that it has.
 type Recreated struct {
@@ -363,32 +365,32 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 	m := head.Metadata
 	r := &Recreated{Namespace: m.Namespace, Name: cmp.Or(m.Name, m.GenerateName), kind: k, Has: Place{Outcome: WithoutClass}}
 	r.in.Name = m.Name
-	object, err := k.Kind.DecodeValid(raw)
+	object, err := k.View.Kind.Reader.DecodeValid(raw)
 	if err != nil { // The server refuses such a claim.
 		r.outcome, r.why = Refused, truncate.Error(err).Error()
 		return r, nil
 	}
-	if k.Kind.HasReference(object) {
-		if class, _ := k.Kind.ClassOf(k.All, m.Namespace, object); class != nil {
+	if k.View.Kind.Reader.Reference.HasReference(object) {
+		if class, _ := k.View.Kind.Demand.ClassOf(k.View.All, m.Namespace, object); class != nil {
 			r.Has = Place{Class: selector.NameOf(class)}
-		} else if k.Kind.NamesClass(object) {
+		} else if k.View.Kind.Reader.Reference.NamesClass(object) {
 			r.Has.Outcome = UnknownClass
 		}
-		if _, bound := m.Annotations[v1beta1.DecisionAnnotation]; bound || !k.Kind.Annotates {
+		if _, bound := m.Annotations[v1beta1.DecisionAnnotation]; bound || !k.View.Kind.Reader.Annotates {
 			r.Unsure = k.Unbind(ctx, object, m.ManagedFields)
 		}
 	}
 	if r.why, err = k.Excluded(ctx, m.Namespace); r.why != "" {
 		r.outcome = Ignored
 	}
-	if err != nil || r.why != "" || k.Fault != nil {
+	if err != nil || r.why != "" || k.View.Fault != nil {
 		return r, err
 	}
 	name := m.Name
 	if m.GenerateName != "" {
 		name = ""
 	}
-	r.in = k.Kind.Read(m.Namespace, name, object)
+	r.in = k.View.Kind.Reader.Read(m.Namespace, name, object)
 	r.in.GenerateName = m.GenerateName
 	return r, k.AddRequester(ctx, &r.in)
 }
@@ -397,10 +399,10 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 // It notes if it is not known what the author wrote, and that may matter.
 func (k *Kind) Unbind(ctx context.Context, object map[string]any, managed []metav1.ManagedFieldsEntry) (notes []string) {
 	namespaced := func(c *inventory.Classes) bool { return c.Kind.Namespaced }
-	matters := len(k.Classes) > 1 || k.Kind.Decides || slices.ContainsFunc(k.Classes, namespaced)
-	if !k.Kind.Unbind(object, managed) && matters {
+	matters := len(k.View.Classes) > 1 || k.View.Kind.Reader.Reference.Decides || slices.ContainsFunc(k.View.Classes, namespaced)
+	if !k.View.Kind.Reader.Reference.Unbind(object, managed) && matters {
 		notes = []string{fmt.Sprintf("what the author wrote of .%s is not known, and counts as nothing: in most claims, "+
-			"managedFields say it (kubectl get -o yaml --show-managed-fields)", k.Kind.ClassRef)}
+			"managedFields say it (kubectl get -o yaml --show-managed-fields)", k.View.Kind.Reader.Reference.Path)}
 	}
 	if s, err := k.world.SchemaOf(ctx, k.world.Resource(ctx, k.spec).GroupVersionKind); err == nil && s != nil && s.fields != nil {
 		defaulting.Default(object, s.fields)
@@ -413,12 +415,9 @@ func (r *Recreated) Predictable() bool {
 	if r == nil {
 		return true
 	}
-	k := r.kind.Kind
+	k := r.kind.View.Kind
 	return !k.Limited && (r.sole || k.Strategy.Depends == "" && r.in.Name != "" && r.kind.spec.Spec.Choice.Seed != v1beta1.SeedRequest)
 }
-
-// Remembers reports whether what a claim gets depends on those before it.
-func (k *Kind) Remembers() bool { return k.Kind.Strategy.Depends != "" || k.Kind.Limited }
 
 // Place is where claims are: a class, or an outcome.
 type Place struct {
@@ -459,7 +458,7 @@ func (r *Recreated) Decide(ctx context.Context, fresh uint64) (to Place, why str
 	k := r.kind
 	decider := k.world.Decider(func() uint64 { return fresh }, nil)
 	decider.Patient = true
-	d, err := decider.Decide(ctx, k.View, r.in, selector.Admit)
+	d, err := decider.Decide(ctx, k.View, r.in, selector.Mode{})
 	fault := (*inventory.Fault)(nil)
 	switch {
 	case errors.As(err, &fault) && fault.Reason == v1beta1.ReasonConflict:
@@ -479,7 +478,7 @@ func (r *Recreated) Decide(ctx context.Context, fresh uint64) (to Place, why str
 		return Place{Outcome: Refused}, d.Warning(), nil
 	case d.Unneeded():
 		return Place{Outcome: Ignored}, "the claim asks for no class, and none is the default", nil
-	case k.Kind.BindLater:
+	case k.View.Kind.BindLater:
 		return Place{Outcome: Waits}, d.Warning(), nil
 	}
 	return Place{Outcome: WithoutClass}, d.Warning(), nil
