@@ -156,7 +156,7 @@ func dearRegistrations() map[string]string {
 		"List": long("size([", "1,", "1])==1"), "Map": long("size({", "'a':1,", "'b':1})==1"), "And": long("", "claim.a && ", "true"), "Not": long("", "!", "true"),
 		"Maps": nested(45, "claim.a.map(x,", "1", ")") + "==1", "Optionals": nested(40, "claim.?a.optMap(x,", "1", ")") + ".hasValue()", "Chain": "claim.a" + nested(40, ".map(x,x)", "", "") + ".size()==1",
 		"Lists": nested(40, "[", "1", "]") + "==[]", "Keys": nested(45, "{claim.a:", "1", "}") + "=={}", "Unmatched": long("", "[", ""), "Sums": long("", "[[1]]+", "[]==[]"),
-		"Deep": nested(14, "claim.a.exists(x, [", "{'a': 1} == {}", "] == [])"),
+		"Deep": nested(14, "claim.a.exists(x, [", "{'a': 1} == {}", "] == [])"), "Mistakes": long("", "'a'.getMonth('b') && ", "true"),
 	} {
 		quoted, _ := json.Marshal(expression)
 		text, fits, related := string(quoted), make([]string, 8), make([]string, 8)
