@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -302,14 +303,18 @@ func TestTurn(t *testing.T) {
 // authorizer allows classes by name to each user, and remembers for which it was asked.
 type authorizer struct {
 	allowed map[string][]string
-	asked   []string
+
+	mu    sync.Mutex
+	asked []string
 }
 
 func (a *authorizer) gate() Gate {
 	return Gate{
 		Of: func(k *ClaimKind) bool { return k.Use != "" }, Reason: "NotAllowed", Text: "not allowed for the claim",
 		Admits: func(_ context.Context, v *View, c claim.Claim, class *inventory.Class) (bool, error) {
+			a.mu.Lock()
 			a.asked = append(a.asked, class.Name)
+			a.mu.Unlock()
 			return slices.Contains(a.allowed[v.Kind.UserOf(c).String()], class.Name), nil
 		},
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -149,7 +150,10 @@ func TestClientsCAIsReplaced(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	before.write(t, file)
 	c, server := serveClients(t, file, before.issue(t, forName("classbind")))
-	go func() { _ = c.Start(t.Context()) }()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- c.Start(ctx) }()
+	defer func() { stop(); <-ended }() // It logs, and other tests replace the logger.
 	old, renewed := before.issue(t, forName("kube-apiserver")), after.issue(t, forName("kube-apiserver"))
 
 	sessions := tls.NewLRUClientSessionCache(1)

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -428,10 +429,14 @@ func TestOpeningAwaitsRelated(t *testing.T) {
 					})
 				}
 				began := time.Now()
-				go func() { assert.NoError(t, w.Opening.openWhenComplete(t.Context())) }()
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan error)
+				go func() { ended <- w.Opening.openWhenComplete(ctx) }()
 				<-w.Opening.Opened()
 				assert.InDelta(t, tc.opens, time.Since(began), float64(openingInterval), tc.reason)
 				assert.Equal(t, tc.fault, w.fault(a) != "", tc.reason)
+				stop()
+				require.NoError(t, <-ended)
 				w.end()
 			})
 		})

@@ -130,6 +130,7 @@ func TestLimiterRests(t *testing.T) {
 		_, err = l.Take(ctx, "b")
 		require.ErrorIs(t, err, context.DeadlineExceeded, "We should not blame a key for the requests of others.")
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		assert.Empty(t, l.resting.of, "We should remember no key that is gone.")
 	})
 }
