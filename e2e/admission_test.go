@@ -399,7 +399,7 @@ func TestBindWhen(t *testing.T) {
 		calls                           int // The API server knows no namespace there.
 	}{
 		"delayed.test": {"has(claim.metadata.annotations) && claim.metadata.annotations.exists(namespace, namespace == 'phase') // a word that CEL reserves", "default", "claims.delayed.test", "waits", 0},
-		"phase.test":   {"has(namespace.metadata.annotations) && 'phase' in namespace.metadata.annotations", "phases", "namespaces", "phases", 1},
+		"phase.test":   {"has(namespaceObject.metadata.annotations) && 'phase' in namespaceObject.metadata.annotations", "phases", "namespaces", "phases", 1},
 	} {
 		t.Run(group, func(t *testing.T) {
 			w.install(t, kinds(group, fmt.Sprintf(`{claims: {when: "%s"}, whenUnmatched: BindLater}`, tc.when))+class(group, "Class", "only", ""))

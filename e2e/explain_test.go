@@ -186,7 +186,7 @@ func TestExpressionAgreement(t *testing.T) {
 	manifest := "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: expressions-a, labels: {tenant: a}}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: expressions-b, labels: {tenant: b}}\n"
 	registrations := vendor(group) +
 		claimKind(plural("Fitting"), "{"+related+`, fits: [{name: Driver, expression: class.spec.driver == related.plan.spec.driver, message: of another driver}, {name: Size, expression: "class.spec.size > 1 && claim.spec.size <= class.spec.size"}]}, selector: {whenAbsent: Any}}`) +
-		claimKind(plural("Parted"), `{classes: {partition: {claim: namespace.metadata.labels.tenant, class: "has(class.spec.tenant) ? class.spec.tenant : ''"}, fits: [{name: Who, expression: "!has(class.spec.team) || class.spec.team in request.userInfo.groups"}]}}`) +
+		claimKind(plural("Parted"), `{classes: {partition: {claim: namespaceObject.metadata.labels.tenant, class: "has(class.spec.tenant) ? class.spec.tenant : ''"}, fits: [{name: Who, expression: "!has(class.spec.team) || class.spec.team in request.userInfo.groups"}]}}`) +
 		claimKind(plural("Scored"), "{"+related+`}, choice: {strategy: LowestScore, score: class.spec.price * double(claim.spec.size)}, selector: {expression: "has(related.plan) ? 'driver=' + related.plan.spec.driver : claim.spec.selector"}, whenUnmatched: Deny}`) +
 		claimKind(plural("Later"), "{"+related+`}, claims: {when: "!has(claim.spec.hold) && (!has(related.plan) || related.plan.spec.open)"}, selector: {whenAbsent: Any}}`) +
 		classKind("classes."+group, fmt.Sprintf(`{claimKinds: [{name: %s}, {name: %s}, {name: %s}, {name: %s}], default: {expression: class.spec.usual}, weight: {expression: class.spec.size}, offerWhen: "!has(class.spec.ready) || class.spec.ready"}`,

@@ -346,7 +346,7 @@ func TestRelated(t *testing.T) {
 			return strings.Replace(claim(group, name), "namespace: default", "namespace: "+namespace, 1)
 		}
 		w.apply(t, "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: tenant-a, labels: {tenant: gold}}\n")
-		w.register(t, group, "{classes: {fits: [{name: Tenant, expression: class.metadata.labels.tier == namespace.metadata.labels.tenant}]}}",
+		w.register(t, group, "{classes: {fits: [{name: Tenant, expression: class.metadata.labels.tier == namespaceObject.metadata.labels.tenant}]}}",
 			tierClass(group, "gold"), tierClass(group, "iron"))
 		w.awaitBound(t, in("tenant-a", "one"), "Class/gold", "We should see the labels of the namespace.")
 		w.kubectl(t, "label", "namespace", "tenant-a", "--overwrite", "tenant=iron")

@@ -64,9 +64,9 @@ func TestMatchConditionOfBindWhen(t *testing.T) {
 		"Request":   {reason: "We should leave who creates the claim to the API server.", expression: "request.userInfo.username == claim.spec.a", condition: "[object].all(claim, (request.userInfo.username == claim.spec.a\n))"},
 		"Hidden":    {reason: "We should not hide the claim.", expression: "claim.spec.a.all(object, object == claim.spec.b)", condition: "[object].all(claim, (claim.spec.a.all(object, object == claim.spec.b)\n))"},
 		"Shadowed":  {reason: "We should leave alone a variable of the author's.", expression: "claim.spec.a.all(claim, claim == 1)", condition: "[object].all(claim, (claim.spec.a.all(claim, claim == 1)\n))"},
-		"Reserved":  {reason: "We should write no reserved word.", expression: "claim.spec.a.all(namespace, namespace == claim.metadata.namespace)", condition: "[object].all(claim, (claim.spec.a.all(namespac_, namespac_ == claim.metadata.namespace)\n))"},
+		"AsWritten": {reason: "We should write what the author wrote.", expression: "claim.spec.a.all(namespaceObject, namespaceObject == claim.metadata.namespace)", condition: "[object].all(claim, (claim.spec.a.all(namespaceObject, namespaceObject == claim.metadata.namespace)\n))"},
 		"Comment":   {reason: "We should end a comment.", expression: "claim.spec.a // claim", condition: "[object].all(claim, (claim.spec.a // claim\n))"},
-		"Namespace": {reason: "The API server does not know the namespace.", expression: "claim.spec.a == namespace.metadata.labels.a"},
+		"Namespace": {reason: "The API server does not know the namespace.", expression: "claim.spec.a == namespaceObject.metadata.labels.a"},
 		"Related":   {reason: "The API server does not know related objects.", expression: "has(related.plan)"},
 		"Invalid":   {reason: "We should have no condition that does not compile.", expression: "claim.spec.ref.name =="},
 		"Reference": {reason: "It should decide if it looks at the reference.", expression: "claim.spec.ref == {}", condition: "[object].all(claim, (claim.spec.ref == {}\n))", decides: true},
@@ -136,7 +136,7 @@ func plan(tier string) map[string]any {
 
 func TestUnionRelated(t *testing.T) {
 	tiers := planned("tiers.example.org", "class.metadata.name == related.plan.spec.tier")
-	both := planned("both.example.org", "class.metadata.name == related.plan.spec.size && namespace.metadata.labels.tenant == 'a'")
+	both := planned("both.example.org", "class.metadata.name == related.plan.spec.size && namespaceObject.metadata.labels.tenant == 'a'")
 	both.Spec.Classes.Related = append(both.Spec.Classes.Related,
 		v1beta1.Related{Name: "storage", Resource: storage, Version: "v1", NameExpression: "related.plan.spec.storage"},
 		v1beta1.Related{Name: "other", Resource: plans, NameExpression: "'other'"})

@@ -361,7 +361,7 @@ func TestRestore(t *testing.T) {
 		"DefaultOfNamespace": {
 			reason: "We should go by the terms that need nothing but the claim.", want: claim.Restored, patch: add("/spec/classRef", gold),
 			before: bound, now: `{"spec":{"classRef":{"name":"default"}}}`,
-			change: spec(`{claims: {when: "claim.spec.classRef.name == 'default' && namespace.metadata.labels.tenant == 'a' && request.userInfo.username == 'b'"}}`),
+			change: spec(`{claims: {when: "claim.spec.classRef.name == 'default' && namespaceObject.metadata.labels.tenant == 'a' && request.userInfo.username == 'b'"}}`),
 		},
 		"Delayed": {reason: "We should keep a claim bound whatever claims.when says of other fields.", want: claim.Restored, patch: add("/spec/classRef", gold), before: bound, now: `{"spec":{}}`, change: spec(`{claims: {when: "claim.spec.ready"}}`)},
 		"Decision": {

@@ -94,7 +94,7 @@ func TestUsage(t *testing.T) {
 			assert.Equal(t, tc.want, d.Claim.Usage, "We should keep what the expression looks at.")
 		})
 	}
-	assert.NotNil(t, kindOf(spec(`{classes: {usage: "claim.spec.a + namespace.metadata.name"}}`)).fault, "A usage should look at nothing but the claim.")
+	assert.NotNil(t, kindOf(spec(`{classes: {usage: "claim.spec.a + namespaceObject.metadata.name"}}`)).fault, "A usage should look at nothing but the claim.")
 }
 
 func TestFull(t *testing.T) {

@@ -522,7 +522,7 @@ func TestReviewsEndInTime(t *testing.T) {
 	review, class := newRequest(wantsGold), newGuardRequest(rdsClasses, "", object("gold", markedInAWS, ""))
 	binders := map[string]func(*Binder, *selector.Inventory){
 		"Related": func(b *Binder, i *selector.Inventory) {
-			k := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Claims.When = "namespace.metadata.labels.tenant == 'a'" })
+			k := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Claims.When = "namespaceObject.metadata.labels.tenant == 'a'" })
 			i.SetRelated(inventory.NewObjects(k.RelatedKinds()[0], false, nil))
 			i.SetClaimKind(k)
 			b.Decider.Related = func(ctx context.Context, _ string, _ *rules.Kind, _, _ string) (*expression.Object, error) {

@@ -143,7 +143,7 @@ type Claims struct {
 	// reference also decides on claims that have one, such as a default of their schema;
 	// any other leaves these alone. With BindLater, a claim for which it is false is looked
 	// at again when the claim or a related object changes. If it fails, the claim is refused:
-	// ask with has() for what may be absent. It may use claim, namespace, related and,
+	// ask with has() for what may be absent. It may use claim, namespaceObject, related and,
 	// without BindLater, request.
 	// Example: claim.spec.providerConfigRef.name == 'default'
 	// +optional
@@ -209,7 +209,7 @@ type Classes struct {
 
 	// Partition keeps default classes apart: there is one for each partition, such as a
 	// tenant, a driver or a zone. Without it, there is one for all claims of the kind.
-	// Example: {claim: namespace.metadata.labels.tenant, class: class.metadata.labels.tenant}
+	// Example: {claim: namespaceObject.metadata.labels.tenant, class: class.metadata.labels.tenant}
 	// +optional
 	Partition *Partition `json:"partition,omitempty"`
 }
@@ -251,7 +251,7 @@ type Choice struct {
 	Strategy Strategy `json:"strategy,omitempty"`
 
 	// Score is a CEL expression, a number for each candidate, for the strategies LowestScore
-	// and HighestScore. It may use claim, class, namespace, related and, without BindLater,
+	// and HighestScore. It may use claim, class, namespaceObject, related and, without BindLater,
 	// request. Example: class.spec.pricePerHour * claim.spec.nodes
 	// +optional
 	Score Expression `json:"score,omitempty"`
@@ -357,7 +357,7 @@ type ClaimKindStatus struct {
 	WaitingClaims *int32 `json:"waitingClaims,omitempty"`
 
 	// Conditions are Ready, SingleDefault, PathsValid, ClassKindsRead and, where they apply,
-	// LateBinding, ClaimsCounted, SelectorsHeeded, ExpressionsValid, RelatedKnown,
+	// LateBinding, ClaimsCounted, SelectorsRead, ExpressionsValid, RelatedKnown,
 	// DefaultedByPolicy and UseEnforced.
 	// +listType=map
 	// +listMapKey=type

@@ -174,7 +174,7 @@ type ClassKindStatus struct {
 	Served bool `json:"served,omitempty"`
 
 	// Conditions are Ready, Guarded, ClaimKindsRegistered, WeightsValid, MarksValid,
-	// LabelsHeld and, where they apply, CapacitiesValid and ExpressionsValid.
+	// LabelsIndexed and, where they apply, CapacitiesValid and ExpressionsValid.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -2,7 +2,7 @@ package v1beta1
 
 // Expression is an expression in the Common Expression Language (CEL), with the functions
 // of Kubernetes 1.31. It may look at any field of the variables claim and class. The variable
-// namespace is the metadata of the claim's Namespace. The variable request has the userInfo of
+// namespaceObject is the metadata of the claim's Namespace. The variable request has the userInfo of
 // whoever creates the claim, as in an AdmissionRequest. Related objects are related.NAME. An
 // absent field is an error: ask with has() first.
 //
@@ -36,7 +36,7 @@ type Fit struct {
 
 	// Expression is a CEL expression that is true if the class fits. An error drops the
 	// class; if it is in a part that does not look at the class, of a ClaimKind, the claim is
-	// refused (422). It may use claim, class, namespace, related and, without BindLater, request.
+	// refused (422). It may use claim, class, namespaceObject, related and, without BindLater, request.
 	// Terms joined by && are evaluated apart: those of the class alone when the class
 	// changes; of those like class.FIELD == VALUE, an index finds the classes.
 	// Example: class.driver == related.storage.provisioner
@@ -52,8 +52,8 @@ type Fit struct {
 // Partition puts claims and default classes into partitions.
 type Partition struct {
 	// Claim is a CEL expression for the partition of a claim, a string. It may use claim,
-	// namespace, related and, without BindLater, request.
-	// Example: namespace.metadata.labels.tenant
+	// namespaceObject, related and, without BindLater, request.
+	// Example: namespaceObject.metadata.labels.tenant
 	Claim Expression `json:"claim"`
 
 	// Class is a CEL expression for the partition whose default a class can be, a string. It
@@ -85,7 +85,7 @@ type Related struct {
 	Version string `json:"version,omitempty"`
 
 	// NameExpression is a CEL expression for the name of the object. If the result is empty, there is none.
-	// It may use claim, namespace and the related objects before this one; if it fails
+	// It may use claim, namespaceObject and the related objects before this one; if it fails
 	// because one of these is absent, this one is absent, too.
 	// Example: related.volumeClaim.spec.storageClassName
 	NameExpression Expression `json:"nameExpression"`

@@ -151,8 +151,8 @@ const (
 	ConditionWeightsValid = "WeightsValid"
 	// ConditionCapacitiesValid is False for a ClassKind with a capacity if that of a class is malformed, so that it holds nothing.
 	ConditionCapacitiesValid = "CapacitiesValid"
-	// ConditionLabelsHeld is False for a ClassKind if a class has too many labels, and so is offered to no claim.
-	ConditionLabelsHeld = "LabelsHeld"
+	// ConditionLabelsIndexed is False for a ClassKind if a class has too many labels, and so is offered to no claim.
+	ConditionLabelsIndexed = "LabelsIndexed"
 	// ConditionMarksValid is False for a ClassKind if a class has a mark, for default or cordoned, that is neither true nor false. It
 	// counts as false.
 	ConditionMarksValid = "MarksValid"
@@ -164,9 +164,9 @@ const (
 	// ConditionClassKindsRead is False for a ClaimKind if a ClassKind serves it whose classes have never been read, or if it names a
 	// ClassKind that does not exist. Claims are decided on without them.
 	ConditionClassKindsRead = "ClassKindsRead"
-	// ConditionSelectorsHeeded is False for the ClaimKind of PersistentVolumeClaims where there is a default StorageClass: the API server
+	// ConditionSelectorsRead is False for the ClaimKind of PersistentVolumeClaims where there is a default StorageClass: the API server
 	// gives it to claims before we are asked.
-	ConditionSelectorsHeeded = "SelectorsHeeded"
+	ConditionSelectorsRead = "SelectorsRead"
 	// ConditionLetsClustersStart is False for a ClaimKind whose claims a cluster needs to come up, if nobody can create them while no
 	// replica of classbind runs.
 	ConditionLetsClustersStart = "LetsClustersStart"
@@ -258,8 +258,8 @@ const (
 	// ReasonCapacitiesValid and ReasonMalformedCapacity report whether all capacities can be read.
 	ReasonCapacitiesValid   = "CapacitiesValid"
 	ReasonMalformedCapacity = "MalformedCapacity"
-	// ReasonLabelsHeld and ReasonTooManyLabels report whether the labels of all classes are held.
-	ReasonLabelsHeld    = "LabelsHeld"
+	// ReasonLabelsIndexed and ReasonTooManyLabels report whether the labels of all classes are held.
+	ReasonLabelsIndexed = "LabelsIndexed"
 	ReasonTooManyLabels = "TooManyLabels"
 	// ReasonMarksValid and ReasonMalformedMark report whether all marks can be read.
 	ReasonMarksValid    = "MarksValid"

@@ -150,7 +150,7 @@ type ClassSelector struct {
 	// Expression is a CEL expression for the selector of a claim that has none: a string
 	// as in the annotation, or a map of labels. If the result is empty, the claim has
 	// no selector. It may use
-	// claim, namespace, related and, without BindLater, request.
+	// claim, namespaceObject, related and, without BindLater, request.
 	// Example: "'plan=' + claim.spec.planId"
 	// +optional
 	Expression Expression `json:"expression,omitempty"`

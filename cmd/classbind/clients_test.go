@@ -153,7 +153,7 @@ func TestClientsCAIsReplaced(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- c.Start(ctx) }()
-	defer func() { stop(); <-ended }() // It logs, and other tests replace the logger.
+	defer func() { stop(); assert.NoError(t, <-ended) }() // It logs, and other tests replace the logger.
 	old, renewed := before.issue(t, forName("kube-apiserver")), after.issue(t, forName("kube-apiserver"))
 
 	sessions := tls.NewLRUClientSessionCache(1)

@@ -36,7 +36,7 @@ func TestValidateRefuses(t *testing.T) {
 		"IPv4":                  {reason: "We should refuse an address, for which there is no certificate.", arg: "--webhook-url=https://127.0.0.1:9443", want: "must name a host, such as localhost: certificates are issued for names, not for addresses"},
 		"EmptyQuery":            {reason: "We should refuse an empty query: the path after it would become the query.", arg: "--webhook-url=https://localhost?", want: "must have no user, query or fragment"},
 		"NoHost":                {reason: "We should refuse a URL that names no host.", arg: "--webhook-url=https://", want: "must name a host: "},
-		"WrongHost":             {reason: "We should refuse a host that no certificate can name.", arg: "--webhook-url=https://local_host", want: "must name a host: "},
+		"WrongHost":             {reason: "We should refuse what no certificate can name.", arg: "--webhook-url=https://local_host", want: "must name a host: "},
 		"Garbage":               {reason: "We should say why a text is not a URL.", arg: "--webhook-url=https://[", want: "must be a URL: "},
 		"NoRate":                {reason: "We should refuse a rate of 0: ClaimKinds report whether claims are bound later.", arg: "--late-binding-rate=0", want: "must be from 1 to 100000"},
 		"NoWindow":              {reason: "We should refuse a window of 0, which would free a Lease while a write is in flight.", arg: "--in-flight-window=0s", want: "must be whole seconds, from 1s to 1h"},
@@ -54,7 +54,7 @@ func TestValidateRefuses(t *testing.T) {
 		"ClientNameWithoutACA":        {reason: "We should refuse a name alone, which would keep nobody out.", arg: "--client-name=kube-apiserver,other", want: "needs --client-ca-file"},
 		"EmptyClientName":             {reason: "We should refuse an empty name.", with: []string{"--client-ca-file=ca.crt"}, arg: "--client-name=kube-apiserver,", want: "must not have an empty name"},
 		"MetricsSecureWithoutMetrics": {reason: "We should refuse to secure metrics that are not served.", with: []string{"--metrics-bind-address=0"}, arg: "--metrics-secure=true", want: "needs --metrics-bind-address"},
-		"NegativeShutdownDelay":       {reason: "We should refuse to end before we are told to.", arg: "--shutdown-delay-duration=-1s", want: "must be from 0s to 1h"},
+		"NegativeShutdownDelay":       {reason: "We should not end too early.", arg: "--shutdown-delay-duration=-1s", want: "must be from 0s to 1h"},
 		"LogLevel":                    {reason: "We should say which levels there are.", arg: "--log-level=verbose", want: "must be debug, info, warn or error"},
 		"LogFormat":                   {reason: "We should say which formats there are.", arg: "--log-format=xml", want: "must be json or text"},
 	} {
@@ -93,7 +93,7 @@ func TestValidateAccepts(t *testing.T) {
 		"URLPort":     {reason: "We should take a URL with a port and a slash.", args: []string{"--webhook-url=https://localhost:9443/"}},
 		"URLPath":     {reason: "We should take a URL with a path: a proxy may stand there.", args: []string{"--webhook-url=https://proxy/classbind"}},
 		"Window":      {reason: "We should take the least window.", args: []string{"--in-flight-window=1s"}},
-		"CertManager": {reason: "We should take certificates of cert-manager, from the folder of the flag.", args: []string{"--certs=cert-manager", "--cert-dir=tls"}},
+		"CertManager": {reason: "We should take them from the folder of the flag.", args: []string{"--certs=cert-manager", "--cert-dir=tls"}},
 		"Briefest":    {reason: "We should take the shortest durations.", args: []string{"--certificate-duration=30s", "--ca-duration=1m"}},
 		"Clients":     {reason: "We should take a CA with several names, in either form.", args: []string{"--client-ca-file=ca.crt", "--client-name=one,two", "--client-name=three"}},
 	} {

@@ -244,7 +244,7 @@ func storage(ctx context.Context, live client.Reader, k *v1beta1.ClaimKind) (c m
 }
 
 func selectorsHeeded(defaults []metav1.PartialObjectMetadata, err error) metav1.Condition {
-	c := met(v1beta1.ConditionSelectorsHeeded, v1beta1.ReasonNoDefaultStorageClass,
+	c := met(v1beta1.ConditionSelectorsRead, v1beta1.ReasonNoDefaultStorageClass,
 		"no StorageClass is the default, so claims without one are bound")
 	switch {
 	case err != nil:

@@ -173,7 +173,7 @@ func TestDescribeClaims(t *testing.T) {
 	}
 }
 
-func TestSelectorsHeeded(t *testing.T) {
+func TestSelectorsRead(t *testing.T) {
 	named := func(names ...string) (classes []metav1.PartialObjectMetadata) {
 		for _, name := range names {
 			classes = append(classes, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})

@@ -33,7 +33,7 @@ func (s *Writer) classConditions(k *v1beta1.ClassKind, classes *inventory.Classe
 	}
 	weights := met(v1beta1.ConditionWeightsValid, v1beta1.ReasonWeightsValid, "every weight can be read")
 	marks := met(v1beta1.ConditionMarksValid, v1beta1.ReasonMarksValid, "every mark is true or false")
-	labels := met(v1beta1.ConditionLabelsHeld, v1beta1.ReasonLabelsHeld, "no class has too many labels")
+	labels := met(v1beta1.ConditionLabelsIndexed, v1beta1.ReasonLabelsIndexed, "no class has too many labels")
 	return append(all,
 		without(weights, classes.Faulty(inventory.MalformedWeight), v1beta1.ReasonMalformedWeight,
 			"a malformed weight, which counts as 1, or as 0 if it is negative",

@@ -144,10 +144,10 @@ func TestClassConditions(t *testing.T) {
 		classes *inventory.Classes
 		want    string // its type, and then as conditionText has it
 	}{
-		"LabelsHeld": {"We should complain of nothing where all labels are held.", annotated(map[string][]string{"a": nil}), "LabelsHeld=True/LabelsHeld: no class has too many labels"},
+		"LabelsIndexed": {"We should complain of nothing where all labels are held.", annotated(map[string][]string{"a": nil}), "LabelsIndexed=True/LabelsIndexed: no class has too many labels"},
 		"TooManyLabels": {
 			"We should name a few of the classes, whoever makes how many of them.", inventory.NewClasses(golds, over),
-			"LabelsHeld=False/TooManyLabels: classes with more than 64 labels, or 8192 bytes of them, which no claim is offered: Gold/a, Gold/b, Gold/c, Gold/d and 2 more",
+			"LabelsIndexed=False/TooManyLabels: classes with more than 64 labels, or 8192 bytes of them, which no claim is offered: Gold/a, Gold/b, Gold/c, Gold/d and 2 more",
 		},
 		"NoWeights": {"We should complain of nothing where there is nothing.", annotated(nil), "WeightsValid=True/WeightsValid: every weight can be read"},
 		"Weights": {

@@ -199,7 +199,7 @@ func TestUpdatesThatUnbind(t *testing.T) {
 		"None":      {"We should go by the reference alone.", ""},
 		"Other":     {"We should go by the reference alone.", "claim.spec.ready"},
 		"Decides":   {"We should be called for a reference that may count as none.", "claim.spec.ref.name == 'default'"},
-		"Namespace": {"We should be called for it where the API server cannot evaluate claims.when, too.", "claim.spec.ref.name == 'default' && namespace.metadata.name == 'team'"},
+		"Namespace": {"We should be called for it where the API server cannot evaluate claims.when, too.", "claim.spec.ref.name == 'default' && namespaceObject.metadata.name == 'team'"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := claimKind("claims.example.org", func(k *v1beta1.ClaimKind) {

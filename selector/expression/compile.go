@@ -44,7 +44,7 @@ var env = sync.OnceValue(func() *cel.Env {
 		shortChains(base),
 	}
 	for _, name := range variables {
-		options = append(options, cel.Variable(inCEL(name), cel.DynType))
+		options = append(options, cel.Variable(name, cel.DynType))
 	}
 	e, err := base.Extend(slices.Concat(options, quantities())...)
 	if err != nil {
@@ -53,42 +53,9 @@ var env = sync.OnceValue(func() *cel.Env {
 	return e
 })
 
-// reserved is the identifier that stands for Namespace in CEL, where that is a reserved word.
-// It is as long, so that places stay what they are.
-const reserved = "namespac_"
-
-// inCEL returns the identifier of a variable in CEL.
-func inCEL(variable string) string {
-	if variable == Namespace {
-		return reserved
-	}
-	return variable
-}
-
-// parse an expression in which the variable Namespace is written as CEL has it: it is where the parser finds a reserved word.
-func parse(text string) (*cel.Ast, *cel.Issues) {
-	for {
-		parsed, issues := env().Parse(text)
-		source, runes, found := common.NewTextSource(text), []rune(text), false
-		for _, e := range issues.Errors() {
-			at, ok := source.LocationOffset(e.Location)
-			if ok && e.Message == "reserved identifier: "+Namespace && strings.HasPrefix(string(runes[at:]), Namespace) {
-				copy(runes[at:], []rune(reserved))
-				found = true
-			}
-		}
-		if !found {
-			return parsed, issues
-		}
-		text = string(runes)
-	}
-}
-
-// With returns the condition in CEL that is true if the expression is, with a value as a variable. What the author wrote stays as it is,
-// but for a reserved word.
+// With returns the condition in CEL that is true if the expression is, with a value as a variable. What the author wrote stays as it is.
 func (e *Expression) With(variable, value string) string {
-	parsed, _ := parse(e.text)
-	return fmt.Sprintf("[%s].all(%s, (%s\n))", value, variable, parsed.Source().Content()) // It may end in a comment.
+	return fmt.Sprintf("[%s].all(%s, (%s\n))", value, variable, e.text) // It may end in a comment.
 }
 
 // Compile an expression. The error is an *Error.
@@ -105,7 +72,7 @@ func CompileWithin(text string, result Result, scope Scope, budget *Budget) (*Ex
 	if budget.take(parseCost(text)) != nil {
 		return nil, tooDear(text)
 	}
-	parsed, issues := parse(text)
+	parsed, issues := env().Parse(text)
 	if len(issues.Errors()) > 0 { // The text of all is 45 MB for 2,000 characters.
 		_ = budget.take(malformedCost) // The parser looks for what is meant.
 		return nil, newError(text, issues, scope)
@@ -265,7 +232,6 @@ func newError(text string, issues *cel.Issues, scope Scope) *Error {
 
 // words of an error, without what only the authors of CEL understand.
 func words(message string, scope Scope) string {
-	message = strings.ReplaceAll(message, reserved, Namespace)
 	message = strings.TrimPrefix(message, "Syntax error: ")
 	if before, _, ok := strings.Cut(message, " expecting {"); ok {
 		message = before
@@ -293,7 +259,7 @@ func (s Scope) words() string {
 const (
 	Claim     = "claim"
 	Class     = "class"
-	Namespace = "namespace"
+	Namespace = "namespaceObject"
 	Request   = "request"
 	Related   = "related"
 )

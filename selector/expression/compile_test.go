@@ -70,7 +70,7 @@ func TestCompileErrors(t *testing.T) {
 		"Separator":      {"We should not make a long text of two", "claim.a.join(claim.b)", Text, ofClaim, "line 1, column 13: the separator of join must be a constant text", ""},
 		"Format":         {"We should not take a format of claims", "claim.a.format([1])", Text, ofClaim, "line 1, column 15: the format of format must be a constant text", ""},
 		"TooNew":         {"We should refuse what Kubernetes 1.31 does not have", "class.a.sort() == []", Bool, ofClass, "line 1, column 13: there is no variable or function sort; the variable here is class", "class.a.sort() == []\n            ^"},
-		"Namespace":      {"We should name the variable as its author does", "namespace + 1", Number, everything, "line 1, column 1: name a field of namespace", "namespace + 1\n^"},
+		"Namespace":      {"We should name the variable as its author does", "namespaceObject + 1", Number, everything, "line 1, column 1: name a field of namespaceObject", "namespaceObject + 1\n^"},
 		"Empty":          {"We should refuse nothing", "", Bool, ofClass, "line 1, column 1: mismatched input '<EOF>'", "\n^"},
 		"TooLong":        {"We should bound the work", strings.Repeat("1", 2049), Bool, ofClass, "line 1, column 1: must be at most 2048 characters, has 2049", strings.Repeat("1", 97) + "...\n^"},
 		"TooNested":      {"We should bound the work", strings.Repeat("(", 1000) + "1" + strings.Repeat(")", 1000), Bool, ofClass, "line 1, column 1: is too costly to compile, with those before it: make them shorter, with fewer loops, lists or maps in each other, and fewer repetitions in patterns", ""},
@@ -102,36 +102,36 @@ func TestCompileResults(t *testing.T) {
 
 func TestLooks(t *testing.T) {
 	for text, want := range map[string]map[string][]fields.Path{
-		"1 == 1":                                                         {},
-		"claim.a.b == class.c":                                           {Claim: {{"a", "b"}}, Class: {{"c"}}},
-		"claim.a['x/y'].b == 1":                                          {Claim: {{"a", "x/y", "b"}}},
-		"claim['a'][?'b'].?c == claim.?a.b":                              {Claim: {{"a", "b"}}},
-		"claim.a[0].b == 1":                                              {Claim: {{"a"}}},
-		"claim.a[class.b].c == 1":                                        {Claim: {{"a"}}, Class: {{"b"}}},
-		"claim.a.b == 1 && claim.a == 2":                                 {Claim: {{"a"}}},
-		"claim.b == claim.a && claim.b == 1":                             {Claim: {{"a"}, {"b"}}},
-		"has(claim.a.b)":                                                 {Claim: {{"a", "b"}}},
-		"has(claim.a) && has(claim.a.b) && claim.a.b.c == 1":             {Claim: {{"a", "b", "c"}}},
-		"has(claim.a) && claim.a == 1":                                   {Claim: {{"a"}}},
-		"'a' in claim.b":                                                 {Claim: {{"b"}}},
-		"class.a.all(x, x.b == claim.c)":                                 {Class: {{"a"}}, Claim: {{"c"}}},
-		"claim.a.all(class, class.b)":                                    {Claim: {{"a"}}},
-		"claim.a.all(claim, claim.b) && claim.c":                         {Claim: {{"a"}, {"c"}}},
-		"claim.claim.map(claim, claim.a).all(claim, claim.b)":            {Claim: {{"claim"}}},
-		"claim.a.startsWith(class.b)":                                    {Claim: {{"a"}}, Class: {{"b"}}},
-		"{claim.a: [class.b]}.c == (claim.d ? claim.e : -claim.f)":       {Claim: {{"a"}, {"d"}, {"e"}, {"f"}}, Class: {{"b"}}},
-		"namespace.metadata.labels.tenant == request.userInfo.name":      {Namespace: {{"metadata", "labels", "tenant"}}, Request: {{"userInfo", "name"}}},
-		"has(related.plan)":                                              {Related: {{"plan", "metadata", "name"}}},
-		"has(related.plan) && related.plan.a == 1":                       {Related: {{"plan", "a"}, {"plan", "metadata", "name"}}},
-		"related['plan'].?a.orValue(1) == 1":                             {Related: {{"plan", "a"}}},
-		"related.?plan.metadata.labels.a == optional.none()":             {Related: {{"plan", "metadata", "labels", "a"}}},
-		"claim.metadata.namespace == 'namespace' /* no */":               nil,
-		"claim.namespace == 'namespace.a' // namespace.b":                {Claim: {{"namespace"}}},
-		"claim. // a\n namespace == namespace . a":                       {Claim: {{"namespace"}}, Namespace: {{"a"}}},
-		"[1].exists(namespace, dyn(namespace) == claim.?namespace.?a.b)": {Claim: {{"namespace", "a", "b"}}},
-		"claim.anamespace == namespaces.a":                               nil,
-		"claim.a?namespace.a:namespace.b":                                {Claim: {{"a"}}, Namespace: {{"a"}, {"b"}}},
-		"claim.a.filter(x, [x].exists(class, class == claim.b)) == []":   {Claim: {{"a"}, {"b"}}},
+		"1 == 1":                                                          {},
+		"claim.a.b == class.c":                                            {Claim: {{"a", "b"}}, Class: {{"c"}}},
+		"claim.a['x/y'].b == 1":                                           {Claim: {{"a", "x/y", "b"}}},
+		"claim['a'][?'b'].?c == claim.?a.b":                               {Claim: {{"a", "b"}}},
+		"claim.a[0].b == 1":                                               {Claim: {{"a"}}},
+		"claim.a[class.b].c == 1":                                         {Claim: {{"a"}}, Class: {{"b"}}},
+		"claim.a.b == 1 && claim.a == 2":                                  {Claim: {{"a"}}},
+		"claim.b == claim.a && claim.b == 1":                              {Claim: {{"a"}, {"b"}}},
+		"has(claim.a.b)":                                                  {Claim: {{"a", "b"}}},
+		"has(claim.a) && has(claim.a.b) && claim.a.b.c == 1":              {Claim: {{"a", "b", "c"}}},
+		"has(claim.a) && claim.a == 1":                                    {Claim: {{"a"}}},
+		"'a' in claim.b":                                                  {Claim: {{"b"}}},
+		"class.a.all(x, x.b == claim.c)":                                  {Class: {{"a"}}, Claim: {{"c"}}},
+		"claim.a.all(class, class.b)":                                     {Claim: {{"a"}}},
+		"claim.a.all(claim, claim.b) && claim.c":                          {Claim: {{"a"}, {"c"}}},
+		"claim.claim.map(claim, claim.a).all(claim, claim.b)":             {Claim: {{"claim"}}},
+		"claim.a.startsWith(class.b)":                                     {Claim: {{"a"}}, Class: {{"b"}}},
+		"{claim.a: [class.b]}.c == (claim.d ? claim.e : -claim.f)":        {Claim: {{"a"}, {"d"}, {"e"}, {"f"}}, Class: {{"b"}}},
+		"namespaceObject.metadata.labels.tenant == request.userInfo.name": {Namespace: {{"metadata", "labels", "tenant"}}, Request: {{"userInfo", "name"}}},
+		"has(related.plan)":                                               {Related: {{"plan", "metadata", "name"}}},
+		"has(related.plan) && related.plan.a == 1":                        {Related: {{"plan", "a"}, {"plan", "metadata", "name"}}},
+		"related['plan'].?a.orValue(1) == 1":                              {Related: {{"plan", "a"}}},
+		"related.?plan.metadata.labels.a == optional.none()":              {Related: {{"plan", "metadata", "labels", "a"}}},
+		"claim.metadata.namespace == 'namespace' /* no */":                nil,
+		"claim.namespace == 'namespace.a' // namespace.b":                 {Claim: {{"namespace"}}},
+		"claim. // a\n namespace == namespaceObject . a":                  {Claim: {{"namespace"}}, Namespace: {{"a"}}},
+		"[1].exists(namespaceObject, dyn(namespaceObject) == claim.?namespaceObject.?a.b)": {Claim: {{"namespaceObject", "a", "b"}}},
+		"claim.anamespace == namespaces.a":                                                 nil,
+		"claim.a?namespaceObject.a:namespaceObject.b":                                      {Claim: {{"a"}}, Namespace: {{"a"}, {"b"}}},
+		"claim.a.filter(x, [x].exists(class, class == claim.b)) == []":                     {Claim: {{"a"}, {"b"}}},
 	} {
 		e, err := Compile(text, anything, everything)
 		if want == nil {
@@ -160,7 +160,7 @@ func TestTerms(t *testing.T) {
 		"claim.a // it's ( && \n && claim.b":                    {"claim.a", "claim.b"},
 		"!(claim.a && claim.b)":                                 {"!(claim.a && claim.b)"},
 		"(claim.a && claim.b) == (claim.c && claim.d)":          {"(claim.a && claim.b) == (claim.c && claim.d)"},
-		"has(claim.a) && claim.a.b == namespace.c":              {"has(claim.a)", "claim.a.b == namespace.c"},
+		"has(claim.a) && claim.a.b == namespaceObject.c":        {"has(claim.a)", "claim.a.b == namespaceObject.c"},
 	} {
 		var got []string
 		for _, term := range compiled(t, text, Bool).Terms() {
@@ -179,9 +179,9 @@ func TestTerms(t *testing.T) {
 // TestTermsOfAnyText has expressions whose terms CEL writes in a way that it would not take.
 func TestTermsOfAnyText(t *testing.T) {
 	for name, text := range map[string]string{
-		"Longer":   "claim.n in [" + strings.Repeat("1,", 990) + "1]&&claim.b",
-		"Deeper":   "(" + strings.Repeat("claim.b?claim.b:", 60) + "claim.b) && claim.b",
-		"Reserved": "claim.a == 'namespac\\x5f' && claim.b",
+		"Longer":  "claim.n in [" + strings.Repeat("1,", 990) + "1]&&claim.b",
+		"Deeper":  "(" + strings.Repeat("claim.b?claim.b:", 60) + "claim.b) && claim.b",
+		"Escaped": "claim.a == 'namespac\\x5f' && claim.b",
 	} {
 		t.Run(name, func(t *testing.T) {
 			terms := compiled(t, text, Bool).Terms()

@@ -52,7 +52,7 @@ func (s *search) visit(e ast.NavigableExpr) {
 			s.fail(e, "write "+name+" without a dot before it")
 			return
 		}
-		i := slices.IndexFunc(variables, func(name string) bool { return inCEL(name) == e.AsIdent() })
+		i := slices.Index(variables, e.AsIdent())
 		if i >= 0 && !isBound(e) {
 			s.add(newLook(variables[i], e), e)
 		}

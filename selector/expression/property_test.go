@@ -107,7 +107,7 @@ func checkEquality(t *testing.T, term *Expression, in *Input) {
 var conditionEnv = sync.OnceValue(func() *cel.Env {
 	base := environment.MustBaseEnvSet(version.MajorMinor(1, 31)).NewExpressionsEnv()
 	e, err := base.Extend(cel.CustomTypeAdapter(adapter{}),
-		cel.Variable("object", cel.DynType), cel.Variable(Class, cel.DynType), cel.Variable(reserved, cel.DynType))
+		cel.Variable("object", cel.DynType), cel.Variable(Class, cel.DynType), cel.Variable(Namespace, cel.DynType))
 	if err != nil {
 		panic(err)
 	}
@@ -124,7 +124,7 @@ func checkCondition(t *testing.T, e *Expression, in *Input, want said) {
 	require.NoError(t, issues.Err(), condition)
 	program, err := conditionEnv().Program(compiled)
 	require.NoError(t, err)
-	got, _, err := program.Eval(map[string]any{"object": in.Claim, Class: in.Class.whole(), reserved: in.Namespace})
+	got, _, err := program.Eval(map[string]any{"object": in.Claim, Class: in.Class.whole(), Namespace: in.Namespace})
 	if _, isBool := want.value.(bool); !isBool {
 		require.Error(t, err, condition)
 		return
@@ -177,7 +177,7 @@ func (m maker) value(depth int) any {
 
 func (m maker) path(inner []string) string {
 	b := strings.Builder{}
-	b.WriteString(m.one(append([]string{"claim", "class", "claim", "class", "related.plan", "namespace"}, inner...)...))
+	b.WriteString(m.one(append([]string{"claim", "class", "claim", "class", "related.plan", "namespaceObject"}, inner...)...))
 	for range 1 + m.IntN(3) {
 		b.WriteString(m.one(".a", ".b", ".a", ".b", "['a']", "['c/d']", ".?a", "[?'b']", ".namespace", "[0]", "[?0]", "[claim.a]"))
 	}
@@ -191,7 +191,7 @@ func (m maker) expression(depth int, inner ...string) string {
 	}
 	x := func() string { return m.expression(depth-1, inner...) }
 	in := func(name string) string { return m.expression(depth-1, append(inner, name)...) }
-	name := m.one("x", "claim", "class", "object", "oldObject", "a", "object_", "namespace")
+	name := m.one("x", "claim", "class", "object", "oldObject", "a", "object_", "namespaceObject")
 	switch m.IntN(12) {
 	case 0, 1, 2, 3:
 		return x() + " && " + x()

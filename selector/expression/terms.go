@@ -3,7 +3,6 @@ package expression
 import (
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
@@ -47,9 +46,6 @@ func (e *Expression) part(of ast.Expr, result Result) (*Expression, error) {
 	text, err := parser.Unparse(of, e.ast.SourceInfo(), parser.WrapOnColumn(math.MaxInt))
 	if err != nil { // It is for people alone.
 		text = e.text
-	}
-	if !strings.Contains(e.text, reserved) {
-		text = strings.ReplaceAll(text, reserved, Namespace)
 	}
 	return compile(text, ast.NewCheckedAST(ast.NewAST(of, e.ast.SourceInfo()), e.ast.TypeMap(), e.ast.ReferenceMap()), result, e.scope)
 }

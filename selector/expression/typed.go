@@ -92,7 +92,7 @@ func (t *typer) visit(e ast.Expr, in locals) (p part) {
 	switch e.Kind() {
 	case ast.IdentKind:
 		local, isLocal := in[e.AsIdent()]
-		i := slices.IndexFunc(variables, func(name string) bool { return inCEL(name) == e.AsIdent() })
+		i := slices.Index(variables, e.AsIdent())
 		switch {
 		case isLocal:
 			p.field = local

@@ -92,17 +92,6 @@ func EachName(json []byte, visit func(name []byte)) {
 	}
 }
 
-// Reads reports whether the plan asks for the value at a path.
-func (r *Plan) Reads(p Path) bool {
-	for _, name := range p {
-		if r == nil || r.as == AsWhole {
-			break
-		}
-		r = r.fields[name]
-	}
-	return r != nil
-}
-
 // find the value of a field of an object, and report whether it is there.
 func (s *scan) find(name string) bool {
 	for more := s.begin(); more; more = s.more() {
@@ -112,14 +101,6 @@ func (s *scan) find(name string) bool {
 		s.value()
 	}
 	return false
-}
-
-// field of that name, nil if it is not read. Most names are of a length that no field has, and need no look into the map.
-func (r *Plan) field(name []byte) *Plan {
-	if r.lengths&lengthOf(len(name)) == 0 {
-		return nil
-	}
-	return r.fields[string(name)]
 }
 
 func lengthOf(n int) uint64 { return 1 << min(n, 63) }
@@ -323,28 +304,6 @@ func (s *scan) literal() {
 	}
 }
 
-// Plan says what is read of a value. Nothing else of it is kept, however long it is.
-type Plan struct {
-	// fields to read, by name.
-	fields map[string]*Plan
-	// as is the form in which the value itself is read.
-	as As
-	// MarksOthers has OtherFields tell that an object has fields that are not read.
-	MarksOthers bool
-	// maxBytes of its JSON; a longer value stays unread. So does what is below the depth in a
-	// value that is read whole; 0 is MaxSelectorDepth.
-	maxBytes int64
-	depth    int
-
-	// name of the value in its parent.
-	name string
-	// lengths of the names of its fields, a bit each; those from 63 on share one.
-	lengths uint64
-}
-
-// As is the form in which a value is read. The greater of two reads more.
-type As int8
-
 // The forms in which a value may be read.
 const (
 	asParent As = iota // only fields of it
@@ -352,51 +311,6 @@ const (
 	AsScalar           // a text, a number or a boolean
 	AsWhole            // all of it, unless it is too long
 )
-
-// Unread stands for a value whose length alone is known.
-type Unread struct{ Length int }
-
-// LongText stands for a string that was not read because of its length.
-type LongText struct{ Length int }
-
-// OtherFields is the name under which a read object has those that were not read.
-const OtherFields = ""
-
-// EscapeFactor is how many bytes JSON takes at most for one byte of a text: \u0000.
-const EscapeFactor = 6
-
-// Add a field to what is read, at most so many bytes of it.
-func (r *Plan) Add(p Path, as As, maxBytes int64) {
-	if len(p) == 0 {
-		r.as, r.maxBytes = max(r.as, as), max(r.maxBytes, maxBytes)
-		return
-	}
-	if r.fields == nil {
-		r.fields = map[string]*Plan{}
-	}
-	if r.fields[p[0]] == nil {
-		r.fields[p[0]] = &Plan{name: p[0]}
-		r.lengths |= lengthOf(len(p[0]))
-	}
-	r.fields[p[0]].Add(p[1:], as, maxBytes)
-}
-
-// At is the plan for a field, which was added.
-func (r *Plan) At(p Path) *Plan {
-	for _, name := range p {
-		r = r.fields[name]
-	}
-	return r
-}
-
-// AddForExpressions adds a field that expressions look at.
-func (r *Plan) AddForExpressions(p Path, maxBytes int64, depth int) {
-	r.Add(p, AsWhole, maxBytes)
-	for n := range p[1:] {
-		r.Add(p[:n+1], AsScalar, maxBytes) // If it is no object.
-	}
-	r.At(p).depth = depth
-}
 
 // Lookup returns the value at the path, nil if it is null or absent. It fails if something on the way is not an object.
 func (p Path) Lookup(object map[string]any) (any, *field.Error) {
@@ -454,3 +368,22 @@ func Add(path string, value jsontext.Value) Operation { return Operation{"add", 
 
 // Remove a field.
 func Remove(path string) Operation { return Operation{"remove", path, jsontext.Value("null")} }
+
+// Reads reports whether the plan asks for the value at a path.
+func (r *Plan) Reads(p Path) bool {
+	for _, name := range p {
+		if r == nil || r.as == AsWhole {
+			break
+		}
+		r = r.fields[name]
+	}
+	return r != nil
+}
+
+// field of that name, nil if it is not read. Most names are of a length that no field has, and need no look into the map.
+func (r *Plan) field(name []byte) *Plan {
+	if r.lengths&lengthOf(len(name)) == 0 {
+		return nil
+	}
+	return r.fields[string(name)]
+}

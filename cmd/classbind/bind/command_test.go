@@ -93,7 +93,7 @@ func TestSettledWithoutAClass(t *testing.T) {
 		k.Spec.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: form.Name}
 		kind := selector.NewClaimKind(k)
 		read := func(reference string) latebinding.Stored {
-			s, err := latebinding.ReadStored(kind, []byte(`{"metadata":{"name":"mine","namespace":"team","uid":"1","resourceVersion":"1"},"spec":{"ref":`+reference+`}}`))
+			s, err := latebinding.ReadStored(kind, []byte(`{"metadata":{"name":"mine","namespace":"a","uid":"1","resourceVersion":"1"},"spec":{"ref":`+reference+`}}`))
 			require.NoError(t, err)
 			return s
 		}

@@ -127,7 +127,7 @@ func TestClasses(t *testing.T) {
 		"Expressions": {
 			reason: "We should judge what looks at no claim, and name the rest.",
 			spec: `{"claims": {"when": "claim.metadata.name == 'x'"}, "classes": {"fits": [
-				{"name": "Tenant", "expression": "class.metadata.labels.tier == namespace.metadata.labels.tier", "message": "of another tenant"},
+				{"name": "Tenant", "expression": "class.metadata.labels.tier == namespaceObject.metadata.labels.tier", "message": "of another tenant"},
 				{"name": "Size", "expression": "claim.spec.size == class.metadata.labels.size"}]}}`,
 			answers: object{"/api/v1/namespaces/team": object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": object{"tier": "gold"}}}},
 			want: `databases.example.org in team: a claim may get 2 of 3 classes

@@ -355,7 +355,7 @@ func TestExplainCluster(t *testing.T) {
 		"RelatedNotServed": {reason: "We should take an object of a kind that is not installed as absent.", base: relating, answers: object{resourcesPath: serving(fast, slow)}, status: exit.Unmatched, want: []string{"Related: plan is absent: there is no plans.example.org "}},
 		"Namespace": {
 			reason:  "We should read the namespace at which an expression looks, once.",
-			answers: object{namespacePath: team(nil), claimKindsPath: claimKinds(`{"classes": {"fits": [{"name": "Tenant", "expression": "class.metadata.labels.tier == namespace.metadata.annotations.tier"}]}}`, object{})},
+			answers: object{namespacePath: team(nil), claimKindsPath: claimKinds(`{"classes": {"fits": [{"name": "Tenant", "expression": "class.metadata.labels.tier == namespaceObject.metadata.annotations.tier"}]}}`, object{})},
 			want:    []string{"bound to "},
 		},
 		"WithoutClassbind": {

@@ -41,7 +41,7 @@ func addSetting(s *world.Settings, text string) error {
 	}
 	field, key := names[1], strings.Join(names[2:], ".") // A key may have dots.
 	switch {
-	case names[0] == expression.Namespace && (field == "labels" || field == "annotations"):
+	case names[0] == "namespace" && (field == "labels" || field == "annotations"):
 		return set(&s.Namespace, value, "metadata", field, key)
 	case names[0] == expression.Request && field == user && (key == "username" || key == "uid"):
 		return set(&s.Request, value, user, key)

@@ -379,7 +379,7 @@ func TestFindClaimKinds(t *testing.T) {
 		"Plural":    {reason: "We should take a plural that is there once.", registered: registered, texts: []string{"caches"}, want: []string{"caches.a.test"}},
 		"Core":      {reason: "We should take the name of a core kind.", registered: append([]string{"pods.a.test"}, registered...), texts: []string{"pods"}, want: []string{"pods"}},
 		"Kind":      {reason: "We should take the kind in any case, as for a class.", registered: registered, texts: []string{"cachekind"}, want: []string{"caches.a.test"}},
-		"Singular":  {reason: "We should take the singular name, as kubectl does.", registered: registered, texts: []string{"Cache"}, want: []string{"caches.a.test"}},
+		"Singular":  {reason: "We should take a singular name, as kubectl does.", registered: registered, texts: []string{"Cache"}, want: []string{"caches.a.test"}},
 		"ShortName": {reason: "We should take a short name, as kubectl does.", registered: registered, texts: []string{"cch"}, want: []string{"caches.a.test"}},
 		"KindGroup": {reason: "We should take a kind with its group, as kubectl does.", registered: registered, texts: []string{"CacheKind.a.test"}, want: []string{"caches.a.test"}},
 		"Misspelt":  {reason: "We should say which name was meant.", registered: registered, texts: []string{"CachKind"}, err: "or create its ClaimKind: did you mean CacheKind?"},

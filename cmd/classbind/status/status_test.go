@@ -85,14 +85,14 @@ func TestStatus(t *testing.T) {
 		},
 		"Conditions": {
 			reason:    "We should find each condition that is not met, once.",
-			claimKind: []string{"Ready=True/Served", "SingleDefault=False/Is", "PathsValid=False/Is", "SelectorsHeeded=False/Is", "LateBinding=False/Is", "ClaimsCounted=False/Is"},
-			classKind: []string{"Ready=True/Served", "Guarded=False/Is", "WeightsValid=False/Is", "LabelsHeld=False/Is", "MarksValid=False/Is", "ClaimKindsRegistered=False/Is"},
+			claimKind: []string{"Ready=True/Served", "SingleDefault=False/Is", "PathsValid=False/Is", "SelectorsRead=False/Is", "LateBinding=False/Is", "ClaimsCounted=False/Is"},
+			classKind: []string{"Ready=True/Served", "Guarded=False/Is", "WeightsValid=False/Is", "LabelsIndexed=False/Is", "MarksValid=False/Is", "ClaimKindsRegistered=False/Is"},
 			change:    func(w *fixture) { w.classes.Webhooks = nil },
 			want: []string{
 				"kinds: claimkind/databases.example.org: SingleDefault is False", "kinds: claimkind/databases.example.org: PathsValid is False",
-				"kinds: claimkind/databases.example.org: SelectorsHeeded is False", "kinds: claimkind/databases.example.org: LateBinding is False",
+				"kinds: claimkind/databases.example.org: SelectorsRead is False", "kinds: claimkind/databases.example.org: LateBinding is False",
 				"kinds: claimkind/databases.example.org: ClaimsCounted is False", "kinds: classkind/golds.example.org: Guarded is False",
-				"kinds: classkind/golds.example.org: WeightsValid is False", "kinds: classkind/golds.example.org: LabelsHeld is False",
+				"kinds: classkind/golds.example.org: WeightsValid is False", "kinds: classkind/golds.example.org: LabelsIndexed is False",
 				"kinds: classkind/golds.example.org: MarksValid is False", "kinds: classkind/golds.example.org: ClaimKindsRegistered is False",
 			},
 		},
@@ -166,8 +166,8 @@ func TestStatus(t *testing.T) {
 			note: "claimkind/databases.example.org: " + absent,
 		},
 		"DelayedByTheClaim":     {reason: "We should not take for lost what may not be bound yet.", change: delayed("has(claim.spec.ready)"), note: "claimkind/databases.example.org: " + absent},
-		"DelayedByTheNamespace": {reason: "We should not take for lost what may not be bound yet.", change: delayed("has(namespace.metadata.labels)"), note: "claimkind/databases.example.org: " + absent},
-		"Rebound":               {reason: "We should not take for gone a class that claims.when takes for none.", change: delayed("claim.spec.classRef == 'default'")},
+		"DelayedByTheNamespace": {reason: "We should not take for lost what may not be bound yet.", change: delayed("has(namespaceObject.metadata.labels)"), note: "claimkind/databases.example.org: " + absent},
+		"Rebound":               {reason: "We should not take a class for gone that claims.when ignores.", change: delayed("claim.spec.classRef == 'default'")},
 		"CAExpired": {
 			reason: "We should find an expired CA where it is kept, and not each entry that trusts it.",
 			change: func(w *fixture) {
