@@ -321,7 +321,6 @@ func choose(view *View, claim claim.Claim, fresh uint64) Decision {
 	return mustDecide(view, claim, fresh, time.Time{}, Mode{DryRun: true})
 }
 
-// decide on a claim that is admitted.
 func decide(view *View, claim claim.Claim, fresh uint64, now time.Time) Decision {
 	return mustDecide(view, claim, fresh, now, Mode{})
 }

@@ -1,5 +1,5 @@
-// Package selector chooses the class of a claim. It is only the engine: it knows nothing of admission, of a cluster or of the time, and
-// gets its randomness as an argument. So a decision can be made again, and explained, anywhere.
+// Package selector chooses the class of a claim. It is only the engine: it knows nothing of admission or of a cluster, and
+// gets the time and its randomness from its caller. So a decision can be made again, and explained, anywhere.
 //
 // # What a claim gets
 //

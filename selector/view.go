@@ -222,7 +222,7 @@ func (v *View) needsWebhook() string {
 	case len(k.Demand.Precedence) > 0:
 		return "with classes.precedence Listed, a class of another kind may have the name of the default class"
 	case k.Reader.Annotates:
-		return "with choice.annotate Decision, a claim is annotated with the time, which the API server does not tell a policy"
+		return "with choice.annotate Decision, a claim is annotated with the decision, and a policy makes none"
 	case k.Strategy.Name == v1beta1.RoundRobin:
 		return "with RoundRobin, classbind has to know which class it gave last"
 	case k.Demand.Reach.SameAsClaim() && slices.ContainsFunc(v.Classes, func(s *inventory.Classes) bool { return s.Kind.Namespaced }):

@@ -10,16 +10,15 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/classbind/classbind/cmd/classbind/bind"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/explain"
 	"github.com/classbind/classbind/cmd/classbind/kinds"
 	"github.com/classbind/classbind/cmd/classbind/register"
+	"github.com/classbind/classbind/cmd/classbind/serve"
 	"github.com/classbind/classbind/cmd/classbind/setdefault"
 	"github.com/classbind/classbind/cmd/classbind/simulate"
 	"github.com/classbind/classbind/cmd/classbind/status"
@@ -31,9 +30,6 @@ const (
 	plugin           = "kubectl-classbind"
 	pluginCompletion = "kubectl_complete-classbind"
 )
-
-// serveName is that of the only command that logs, and sets its own logger.
-const serveName = "serve"
 
 // newCommand returns the command for the program name that it was called by.
 func newCommand(program string, args ...string) *cobra.Command {
@@ -47,14 +43,14 @@ the reference to it into the claim before the API server stores the claim.`,
 		SilenceErrors: true, // main prints them.
 		SilenceUsage:  true,
 		PersistentPreRun: func(c *cobra.Command, _ []string) { // Else, controller-runtime prints a trace after 30 seconds.
-			if c.Name() != serveName {
+			if c.Name() != serve.Name {
 				ctrl.SetLogger(logr.Discard()) // What fails is an error of the command, too.
 			}
 		},
 	}
 	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	c.AddCommand(
-		newServeCommand(), bind.NewCommand(), explain.NewCheckCommand(), explain.NewClassesCommand(), explain.NewCommand(),
+		serve.NewCommand(ownBuild()), bind.NewCommand(), explain.NewCheckCommand(), explain.NewClassesCommand(), explain.NewCommand(),
 		kinds.NewCommand(), register.NewCommand(), setdefault.NewCommand(), simulate.NewCommand(), status.NewCommand(),
 		ui.NewCommand(), newVersionCommand())
 	switch strings.TrimSuffix(filepath.Base(program), ".exe") {
@@ -93,41 +89,25 @@ func newVersionCommand() *cobra.Command {
 
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(c.OutOrStdout(), "classbind %s %s %s/%s\n",
-				ownBuild().version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+				ownBuild().Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}
 }
 
-// build is what a binary knows of its origin.
-type build struct {
-	version string
-	commit  string // of git, or "" if nobody told
-}
-
-func ownBuild() build {
+func ownBuild() serve.Build {
 	info, _ := debug.ReadBuildInfo()
 	return buildOf(releaseVersion, releaseCommit, info)
 }
 
 // buildOf a release, or else of what the go command stamped, if it stamped anything: the tag of the commit or a pseudo-version of it.
-func buildOf(version, commit string, info *debug.BuildInfo) build {
+func buildOf(version, commit string, info *debug.BuildInfo) serve.Build {
 	info = cmp.Or(info, &debug.BuildInfo{})
-	b := build{version: cmp.Or(version, info.Main.Version, "(devel)"), commit: commit}
+	b := serve.Build{Version: cmp.Or(version, info.Main.Version, "(devel)"), Commit: commit}
 	for _, setting := range info.Settings {
 		if setting.Key == "vcs.revision" {
-			b.commit = cmp.Or(commit, setting.Value)
+			b.Commit = cmp.Or(commit, setting.Value)
 		}
 	}
 	return b
-}
-
-// RegisterMetrics adds a metric that is always 1, for its labels.
-func (b build) RegisterMetrics() error {
-	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "classbind_build_info",
-		Help: "Always 1. The labels are the version of this replica, its commit, and the version of Go that built it.",
-	}, []string{"version", "revision", "goversion"})
-	info.WithLabelValues(b.version, b.commit, runtime.Version()).Set(1)
-	return metrics.Registry.Register(info)
 }

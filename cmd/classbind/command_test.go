@@ -1,21 +1,16 @@
 package main
 
 import (
-	"fmt"
-	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/cmd/classbind/serve"
 )
 
 func run(t *testing.T, args ...string) (out string, err error) {
@@ -56,23 +51,6 @@ func TestServeWithoutACluster(t *testing.T) {
 			assert.NotContains(t, err.Error(), "KUBERNETES_MASTER", "We should not name a variable that we do not read.")
 		})
 	}
-}
-
-func TestStopped(t *testing.T) {
-	busy, err := net.Listen("tcp", "localhost:0")
-	require.NoError(t, err)
-	defer func() { _ = busy.Close() }()
-	_, err = net.Listen("tcp", busy.Addr().String())
-	require.Error(t, err)
-	got := stopped("cannot connect to the cluster", fmt.Errorf("error listening: %w", err))
-	require.ErrorContains(t, got, "cannot listen: ", "We should not blame the cluster for a busy port.")
-	assert.Contains(t, got.Error(), busy.Addr().String(), "We should name the address.")
-	assert.Contains(t, got.Error(), "choose another address with --webhook-bind-address, --health-probe-bind-address", "We should say how to mend it.")
-	assert.NotContains(t, got.Error(), "cluster")
-
-	_, err = net.Dial("tcp", "localhost:1")
-	require.Error(t, err)
-	require.ErrorContains(t, stopped("cannot connect to the cluster", err), "cannot connect to the cluster: ", "We should not blame a port of ours for the cluster's.")
 }
 
 func TestPlugin(t *testing.T) {
@@ -234,27 +212,16 @@ func TestBuildOf(t *testing.T) {
 		reason          string
 		version, commit string
 		info            *debug.BuildInfo
-		want            build
+		want            serve.Build
 	}{
-		"Release": {reason: "We should name a release as it was named, whatever the go command found.", version: "v0.1.0", commit: "fedcba", info: stamped, want: build{version: "v0.1.0", commit: "fedcba"}},
-		"Commit":  {reason: "We should name the commit where there is no release.", info: stamped, want: build{version: "v0.0.0-20260101000000-0123456789ab", commit: "0123456789abcdef"}},
-		"Devel":   {reason: "We should keep what the go command says of a folder without git.", info: &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, want: build{version: "(devel)"}},
-		"Archive": {reason: "We should take the version of a package that is built from an archive of the source.", version: "v0.1.0", info: &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, want: build{version: "v0.1.0"}},
-		"Nothing": {reason: "We should have a version even where the go command stamped none.", want: build{version: "(devel)"}},
+		"Release": {reason: "We should name a release as it was named, whatever the go command found.", version: "v0.1.0", commit: "fedcba", info: stamped, want: serve.Build{Version: "v0.1.0", Commit: "fedcba"}},
+		"Commit":  {reason: "We should name the commit where there is no release.", info: stamped, want: serve.Build{Version: "v0.0.0-20260101000000-0123456789ab", Commit: "0123456789abcdef"}},
+		"Devel":   {reason: "We should keep what the go command says of a folder without git.", info: &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, want: serve.Build{Version: "(devel)"}},
+		"Archive": {reason: "We should take the version of a package that is built from an archive of the source.", version: "v0.1.0", info: &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, want: serve.Build{Version: "v0.1.0"}},
+		"Nothing": {reason: "We should have a version even where the go command stamped none.", want: serve.Build{Version: "(devel)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, tc.want, buildOf(tc.version, tc.commit, tc.info), tc.reason)
 		})
 	}
-}
-
-func TestBuildInfo(t *testing.T) {
-	before, registry := metrics.Registry, prometheus.NewRegistry()
-	metrics.Registry = registry
-	t.Cleanup(func() { metrics.Registry = before })
-	b := build{version: "v0.1.0", commit: "fedcba"}
-	require.NoError(t, b.RegisterMetrics())
-	assert.Equal(t, map[string]float64{"build_info goversion=" + runtime.Version() + " revision=fedcba version=v0.1.0": 1}, controllertest.Scraped(t, registry),
-		"We should tell Prometheus which version each replica has, with a value that a query can multiply by.")
-	require.Error(t, b.RegisterMetrics(), "We should not hide that a metric is registered twice.")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -83,7 +84,7 @@ func (a *authorizer) whoAmI(ctx context.Context) (*authenticationv1.UserInfo, er
 
 // Decider of claims. What is not known of what it reads is noted, unless note is nil.
 func (w *World) Decider(fresh func() uint64, note func(format string, args ...any)) *selector.Decider {
-	d := &selector.Decider{Fresh: fresh}
+	d := &selector.Decider{Fresh: fresh, Now: time.Now}
 	d.Related = func(ctx context.Context, _ string, kind *rules.Kind, namespace, name string) (*expression.Object, error) {
 		return w.related(ctx, note, kind, namespace, name)
 	}

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -288,7 +287,7 @@ func (w *World) Bindable(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, erro
 // Decide on a stored claim as late binding does. The memory of a strategy is that of this Kind.
 func (k *Kind) Decide(ctx context.Context, in claim.Intake) (selector.Decision, error) {
 	decider := k.world.Decider(rand.Uint64, nil)
-	decider.Now, decider.Patient = time.Now, true
+	decider.Patient = true
 	return decider.Decide(ctx, k.View, in, selector.Mode{Stored: true})
 }
 

@@ -1,4 +1,5 @@
-package main
+// Package serve is the command that serves the webhooks, and has the wiring of all their parts.
+package serve
 
 import (
 	"context"
@@ -45,10 +46,14 @@ import (
 	"github.com/classbind/classbind/webhook/onedefault"
 )
 
-func newServeCommand() *cobra.Command {
+// Name of the command, the only one that logs: it sets its own logger.
+const Name = "serve"
+
+// NewCommand returns the command serve of a build.
+func NewCommand(own Build) *cobra.Command {
 	o := &options{}
 	c := &cobra.Command{
-		Use:   "serve",
+		Use:   Name,
 		Short: "Serve the webhooks that bind claims and keep one default class",
 		Long: `Serve the webhooks that bind claims to classes, refuse a second default class,
 check claims that name a class, and guard deletions of classes in use.
@@ -66,7 +71,7 @@ webhook configurations, all from deploy/.`,
 			if err := o.validate(); err != nil {
 				return err
 			}
-			return serve(c.Context(), o)
+			return serve(c.Context(), o, own)
 		},
 	}
 	o.addFlags(c.Flags())
@@ -77,7 +82,7 @@ webhook configurations, all from deploy/.`,
 // stopTimeout is how long a replica takes to stop, after --shutdown-delay-duration. Both are less than the pod has: TestStopsInTime.
 const stopTimeout = 15 * time.Second
 
-func serve(ctx context.Context, o *options) error {
+func serve(ctx context.Context, o *options, own Build) error {
 	// Claims leave many times as much garbage as the heap holds: to collect it less
 	// often saves a tenth of the CPU under full load. GOMEMLIMIT bounds scarce memory.
 	if os.Getenv("GOGC") == "" {
@@ -87,10 +92,9 @@ func serve(ctx context.Context, o *options) error {
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.WithName("client-go"))
 	slog.SetDefault(slog.New(logr.ToSlogHandler(log))) // For net/http's own messages.
-	own := ownBuild()
-	log.Info("Starting classbind", "version", own.version, "commit", own.commit, "go", goruntime.Version())
+	log.Info("Starting classbind", "version", own.Version, "commit", own.Commit, "go", goruntime.Version())
 
-	s := &server{options: o, log: log, scheme: runtime.NewScheme(), drain: newDrain(ctx, o.shutdownDelay)}
+	s := &server{options: o, own: own, log: log, scheme: runtime.NewScheme(), drain: newDrain(ctx, o.shutdownDelay)}
 	for _, add := range []func() error{
 		s.addManager, s.addControllers, s.addWebhooks, s.addRunnables, s.addChecks,
 	} {
@@ -116,6 +120,7 @@ func stopped(doing string, err error) error {
 // server is put together part by part. Each part needs those before it.
 type server struct {
 	options *options
+	own     Build
 	log     logr.Logger
 	drain   *drain
 
@@ -216,7 +221,7 @@ func (s *server) addControllers() (err error) {
 	}
 	s.metrics = webhook.NewMetrics(s.registration.Inventory.Snapshot)
 	err = errors.Join(s.registration.RegisterMetrics(), s.reviews.RegisterMetrics(), s.gate.RegisterMetrics(), s.metrics.Register(),
-		s.claims.Metrics.Register(), ownBuild().RegisterMetrics(), loop.RegisterMetrics())
+		s.claims.Metrics.Register(), s.own.RegisterMetrics(), loop.RegisterMetrics())
 	if err != nil {
 		return fmt.Errorf("cannot register the metrics: %w", err)
 	}

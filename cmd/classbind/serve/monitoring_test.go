@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"encoding/json"
@@ -23,7 +23,7 @@ import (
 	"github.com/classbind/classbind/webhook"
 )
 
-const monitoring = "../../deploy/components/monitoring/"
+const monitoring = "../../../deploy/components/monitoring/"
 
 // query is the expression of an alert or of a panel, with the text beside it, which may use labels.
 type query struct{ of, expr, text string }
@@ -85,7 +85,7 @@ func ourMetrics(t *testing.T) map[string][]string {
 	require.NoError(t, webhook.NewMetrics(inventory.Snapshot).Register())
 	require.NoError(t, access.NewReviews(nil).RegisterMetrics())
 	require.NoError(t, latebinding.NewMetrics(nil).Register())
-	require.NoError(t, ownBuild().RegisterMetrics())
+	require.NoError(t, Build{}.RegisterMetrics())
 	require.NoError(t, loop.RegisterMetrics())
 
 	all := map[string][]string{}

@@ -1,19 +1,23 @@
-package main
+package serve
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,9 +27,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/webhook"
 )
 
@@ -58,7 +64,7 @@ func TestDrainTakesItsTime(t *testing.T) {
 
 // TestStopsInTime adds up what a replica may take to stop, and compares it with what its pod has.
 func TestStopsInTime(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "base", "deployment.yaml"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "base", "deployment.yaml"))
 	require.NoError(t, err)
 	grace := regexp.MustCompile(`terminationGracePeriodSeconds: (\d+)`).FindSubmatch(text)
 	delay := regexp.MustCompile(`--shutdown-delay-duration=(\w+)`).FindSubmatch(text)
@@ -192,4 +198,32 @@ func TestLeadershipGoesOn(t *testing.T) {
 		require.NoError(t, <-ended, "We should end with the context.")
 		assert.Len(t, lines, 3, "We should not complain of our own end.")
 	})
+}
+
+func TestStopped(t *testing.T) {
+	busy, err := net.Listen("tcp", "localhost:0")
+	require.NoError(t, err)
+	defer func() { _ = busy.Close() }()
+	_, err = net.Listen("tcp", busy.Addr().String())
+	require.Error(t, err)
+	got := stopped("cannot connect to the cluster", fmt.Errorf("error listening: %w", err))
+	require.ErrorContains(t, got, "cannot listen: ", "We should not blame the cluster for a busy port.")
+	assert.Contains(t, got.Error(), busy.Addr().String(), "We should name the address.")
+	assert.Contains(t, got.Error(), "choose another address with --webhook-bind-address, --health-probe-bind-address", "We should say how to mend it.")
+	assert.NotContains(t, got.Error(), "cluster")
+
+	_, err = net.Dial("tcp", "localhost:1")
+	require.Error(t, err)
+	require.ErrorContains(t, stopped("cannot connect to the cluster", err), "cannot connect to the cluster: ", "We should not blame a port of ours for the cluster's.")
+}
+
+func TestBuildInfo(t *testing.T) {
+	before, registry := metrics.Registry, prometheus.NewRegistry()
+	metrics.Registry = registry
+	t.Cleanup(func() { metrics.Registry = before })
+	b := Build{"v0.1.0", "fedcba"}
+	require.NoError(t, b.RegisterMetrics())
+	assert.Equal(t, map[string]float64{"build_info goversion=" + runtime.Version() + " revision=fedcba version=v0.1.0": 1}, controllertest.Scraped(t, registry),
+		"We should tell Prometheus which version each replica has, with a value that a query can multiply by.")
+	require.Error(t, b.RegisterMetrics(), "We should not hide that a metric is registered twice.")
 }
