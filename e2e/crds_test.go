@@ -96,8 +96,8 @@ func isDir(path string) bool {
 }
 
 // find the CRD of a kind, <plural>.<group>: in a module, in the folder, or else among ours. The
-// project is one of the table in the folder's README. Kubernetes' own kinds have none.
-func (s *crdSource) find(t *testing.T, name, project string) (found crd, ok bool) {
+// projects are of the table in the folder's README, but for one that others need. Kubernetes' own kinds have none.
+func (s *crdSource) find(t *testing.T, name string, projects ...string) (found crd, ok bool) {
 	plural, group, _ := strings.Cut(name, ".")
 	file := group + "_" + plural + ".yaml"
 	for dir, version := range s.modules {
@@ -107,7 +107,7 @@ func (s *crdSource) find(t *testing.T, name, project string) (found crd, ok bool
 	}
 	if s.folder != "" {
 		if found := readCRD(t, filepath.Join(s.folder, file)); found != "" {
-			return crd{s.commit(t, project), found}, true
+			return crd{s.commit(t, projects), found}, true
 		}
 	}
 	if s.shapes[name] == "" {
@@ -117,12 +117,17 @@ func (s *crdSource) find(t *testing.T, name, project string) (found crd, ok bool
 	return crd{ourVersion, s.shapes[name]}, true
 }
 
-// commit of the project from which the folder has its CRDs.
-func (s *crdSource) commit(t *testing.T, project string) string {
+// commit of the first project from which the folder has CRDs.
+func (s *crdSource) commit(t *testing.T, projects []string) string {
 	readme := must(os.ReadFile(filepath.Join(s.folder, "README.md")))(t)
-	row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(project) + ` \| (\w+) \| (\S+) \|$`).FindStringSubmatch(string(readme))
-	require.NotNil(t, row, "We should find %s in the folder's README.", project)
-	return commitVersion + row[1] + " of " + row[2]
+	for _, project := range projects {
+		row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(project) + ` \| (\w+) \| (\S+) \|$`).FindStringSubmatch(string(readme))
+		if row != nil {
+			return commitVersion + row[1] + " of " + row[2]
+		}
+	}
+	require.Fail(t, "We should find a project in the folder's README.", "%q", projects)
+	return ""
 }
 
 // readCRD without the webhook that converts its objects, which is not there. It is empty where there is no such file.

@@ -311,7 +311,7 @@ func TestPolicyRace(t *testing.T) {
 	r.fence(t)
 	outcomes := r.judge(t, replicas)
 	t.Logf("%d claims in %d changes, and with a second default %d times: %v", len(r.claims), changes, doubles, outcomes)
-	for _, outcome := range []string{"bound by the API server", "bound by classbind", "left unbound by classbind"} {
+	for _, outcome := range []string{"bound by the API server", "bound by classbind"} { // Few are left unbound: classbind waits for a default.
 		assert.Positive(t, outcomes[outcome], "We should see claims %s.", outcome)
 	}
 	assert.Positive(t, w.boundByPolicyOnAll(t)-before, "We should see the API servers count what they bound.")

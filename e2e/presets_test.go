@@ -222,7 +222,11 @@ func (i *installedPreset) count(t *testing.T, resource string) int {
 }
 
 func (i *installedPreset) installCRD(t *testing.T, source *crdSource, name string) {
-	found, ok := source.find(t, name, i.project)
+	projects := []string{i.project}
+	for _, need := range i.needs {
+		projects = append(projects, presetsWith[need].project)
+	}
+	found, ok := source.find(t, name, projects...)
 	if !ok {
 		version := must(must(discovery.NewDiscoveryClientForConfig(i.config))(t).ServerVersion())(t)
 		i.version[name] = "Kubernetes " + version.Major + "." + version.Minor

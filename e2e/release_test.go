@@ -279,7 +279,7 @@ func (r *releaseTest) publishes(t *testing.T, dist string, verify []string) {
 	assert.Contains(t, readText(t, filepath.Join(dist, "SHA256SUMS")), artifact.Layers[0].Digest.Hex+"  classbind-0.1.0.tgz\n", "We should push the chart as it is.")
 	args := strings.Split(strings.TrimSpace(readText(t, called)), "\n")
 	assert.Equal(t, []string{"release", "create", "v0.1.0", "--verify-tag", "--title", "v0.1.0", "--notes"}, args[:7])
-	assert.Contains(t, args, "The first release.", "We should say what is new.")
+	assert.Contains(t, strings.Join(args, "\n"), "\nThe first release.", "We should say what is new.")
 	assert.NotContains(t, args, "--prerelease")
 	files := must(os.ReadDir(dist))(t)
 	for _, file := range files {
