@@ -120,14 +120,9 @@ func (s *crdSource) find(t *testing.T, name string, projects ...string) (found c
 // commit of the first project from which the folder has CRDs.
 func (s *crdSource) commit(t *testing.T, projects []string) string {
 	readme := must(os.ReadFile(filepath.Join(s.folder, "README.md")))(t)
-	for _, project := range projects {
-		row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(project) + ` \| (\w+) \| (\S+) \|$`).FindStringSubmatch(string(readme))
-		if row != nil {
-			return commitVersion + row[1] + " of " + row[2]
-		}
-	}
-	require.Fail(t, "We should find a project in the folder's README.", "%q", projects)
-	return ""
+	row := regexp.MustCompile(`(?m)^\| (?:` + strings.Join(projects, "|") + `) \| (\w+) \| (\S+) \|$`).FindStringSubmatch(string(readme))
+	require.NotNil(t, row, "We should find one of %q in the folder's README.", projects)
+	return commitVersion + row[1] + " of " + row[2]
 }
 
 // readCRD without the webhook that converts its objects, which is not there. It is empty where there is no such file.

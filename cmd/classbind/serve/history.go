@@ -72,7 +72,6 @@ func (h *history) Start(ctx context.Context) error {
 	}
 }
 
-// version of the storage of ClaimKinds now.
 func (h *history) version(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, historyTimeout)
 	defer cancel()

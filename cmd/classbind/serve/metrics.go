@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -171,4 +174,20 @@ func limitConcurrency(n int64, next http.Handler) http.Handler {
 		defer slots.Release(1)
 		next.ServeHTTP(w, r)
 	})
+}
+
+// Build is what a binary knows of its origin.
+type Build struct {
+	Version string
+	Commit  string // of git, or "" if nobody told
+}
+
+// RegisterMetrics adds a metric that is always 1, for its labels.
+func (b Build) RegisterMetrics() error {
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "classbind_build_info",
+		Help: "Always 1. The labels are the version of this replica, its commit, and the version of Go that built it.",
+	}, []string{"version", "revision", "goversion"})
+	info.WithLabelValues(b.Version, b.Commit, runtime.Version()).Set(1)
+	return metrics.Registry.Register(info)
 }

@@ -28,7 +28,6 @@ type plan struct {
 	lose []inventory.Seat
 }
 
-// done says that there is nothing to write.
 func (p *plan) done() bool { return !p.mark && len(p.unmark) == 0 }
 
 // newPlan makes the target the only default of its seat for each of the claim kinds; its kind must serve all of them. defaults are the

@@ -64,7 +64,6 @@ var functions = template.FuncMap{
 	"evaluation": explain.EvaluationText,
 }
 
-// count is a whole number for people.
 func count(n any) string {
 	text := fmt.Sprint(n)
 	for at := len(text) - 3; at > 0; at -= 3 {
