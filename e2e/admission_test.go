@@ -398,7 +398,7 @@ func TestBindWhen(t *testing.T) {
 		when, namespace, resource, name string
 		calls                           int // The API server knows no namespace there.
 	}{
-		"delayed.test": {"has(claim.metadata.annotations) && claim.metadata.annotations.exists(namespace, namespace == 'phase') // a word that CEL reserves", "default", "claims.delayed.test", "waits", 0},
+		"delayed.test": {"has(claim.metadata.annotations) && claim.metadata.annotations.exists(namespaceObject, namespaceObject == 'phase') // a variable by its name", "default", "claims.delayed.test", "waits", 0},
 		"phase.test":   {"has(namespaceObject.metadata.annotations) && 'phase' in namespaceObject.metadata.annotations", "phases", "namespaces", "phases", 1},
 	} {
 		t.Run(group, func(t *testing.T) {

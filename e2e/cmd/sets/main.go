@@ -47,11 +47,11 @@ type set struct {
 func (s set) size() int { return max(s.methods, s.fields) }
 
 func (s set) String() string {
-	line := fmt.Sprintf("%d %s: %d methods, %d fields", s.size(), s.of, s.methods, s.fields)
+	parts := []string{fmt.Sprintf("%d %s: %d methods", s.size(), s.of, s.methods), fmt.Sprintf("%d fields", s.fields)}
 	for _, by := range slices.Sorted(maps.Keys(s.promoted)) {
-		line += fmt.Sprintf(", %d by %s", s.promoted[by], by)
+		parts = append(parts, fmt.Sprintf("%d by %s", s.promoted[by], by))
 	}
-	return line
+	return strings.Join(parts, ", ")
 }
 
 func exported(name string, t *types.TypeName) set {
