@@ -171,7 +171,7 @@ func (d *Decider) draw(ctx context.Context, out *outside, decision *Decision, fa
 			case gate == nil:
 				order.admit(best)
 			case len(decision.Refused) == v1beta1.MaxRefusals && !asked && !d.Patient:
-				return errors.New("too many of the classes that match are not allowed to check the others: narrow the selector")
+				return errors.New("so many of the classes that match are not allowed that the others were not checked: narrow the selector")
 			default:
 				if last.unlikely {
 					unlikely++
@@ -215,6 +215,29 @@ func (d *Decider) commit(k *ClaimKind, c claim.Claim, best candidate) bool {
 		k.Tally.reserve(c, k.Demand.CountedAs(best.class), k.ShareOf(c.Namespace, c.Usage), d.now())
 	}
 	return true
+}
+
+// settle is the end of a draw, with or without a class. It refuses a claim that made classes costly only if no other class fits: else one
+// class could refuse every claim with longer fields. It is an error if it is nobody's fault that classes were not judged.
+func (d *Decision) settle(claim subject, found bool) error {
+	f := claim.facts
+	switch {
+	case f == nil:
+		return nil
+	case f.err != nil:
+		return f.err
+	case d.Unjudged == 0 && (found || f.costly == nil):
+		return nil
+	case f.costly == nil:
+		length, problem := claim.longest(d.View.Kind.Reader)
+		if length <= v1beta1.LongExpressionCost {
+			return fmt.Errorf("the expressions of claim kind %q cost too much CPU for so many classes: "+
+				"simplify them, or have a term class.FIELD == VALUE select the classes", d.View.Kind.Name)
+		}
+		f.costly = problem
+	}
+	d.Claim.Problems = field.ErrorList{f.costly}
+	return nil
 }
 
 // ask the gates about a class, within the deadline of the decision.

@@ -17,29 +17,6 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// settle is the end of a draw, with or without a class. It refuses a claim that made classes costly only if no other class fits: else one
-// class could refuse every claim with longer fields. It is an error if it is nobody's fault that classes were not judged.
-func (d *Decision) settle(claim subject, found bool) error {
-	f := claim.facts
-	switch {
-	case f == nil:
-		return nil
-	case f.err != nil:
-		return f.err
-	case d.Unjudged == 0 && (found || f.costly == nil):
-		return nil
-	case f.costly == nil:
-		length, problem := claim.longest(d.View.Kind.Reader)
-		if length <= v1beta1.LongExpressionCost {
-			return fmt.Errorf("the expressions of claim kind %q cost too much CPU for so many classes: "+
-				"simplify them, or have a term class.FIELD == VALUE select the classes", d.View.Kind.Name)
-		}
-		f.costly = problem
-	}
-	d.Claim.Problems = field.ErrorList{f.costly}
-	return nil
-}
-
 // Refusal is a candidate that a gate refused.
 type Refusal struct {
 	Class *inventory.Class

@@ -159,7 +159,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	allocated := allocating(func() {
 		asked = 0
 		got, err := d.Decide(t.Context(), view, claim.Intake{Claim: nthClaim(1)}, Mode{})
-		require.ErrorContains(t, err, "too many of the classes that match are not allowed", "We should not say that there is no class.")
+		require.ErrorContains(t, err, "so many of the classes that match are not allowed", "We should not say that there is no class.")
 		assert.Nil(t, got.Class)
 	})
 	assert.Equal(t, v1beta1.MaxRefusals+1, asked, "We should not ask about all.")
@@ -368,7 +368,7 @@ func TestUse(t *testing.T) {
 		"Other":        {why: "We should honour another authorizer.", allowed: named(0, 800), roles: "none", class: "class-", asked: v1beta1.MaxUnlikelyRefusals},
 		"NoRole":       {why: "We should not ask about all where no role allows one.", allowed: nil, roles: "none", asked: v1beta1.MaxUnlikelyRefusals, warning: `no class that namespace "team" may use matches the selector "tier=gold", nor any other that is known; classbind classes postgresqlinstances.database.crossplane.io shows all that a claim can get with -n team`},
 		"RolesUnknown": {why: "We should go down the order where no role is known.", allowed: named(0, 500), class: "class-", asked: v1beta1.MaxRefusals},
-		"TooMany":      {why: "We should not say that there is none where we did not ask about all.", allowed: nil, asked: v1beta1.MaxRefusals + 1, err: "too many of the classes that match are not allowed to check the others"},
+		"TooMany":      {why: "We should not say that there is none where we did not ask about all.", allowed: nil, asked: v1beta1.MaxRefusals + 1, err: "so many of the classes that match are not allowed that the others were not checked"},
 		"Usable":       {why: "We should tell what the claim may use.", allowed: []string{"class-998", "class-999"}, roles: "all", asked: v1beta1.MaxUnlikelyRefusals + 2, warning: `no class that namespace "team" may use matches the selector "tier=gold": it may use as.example.org/class-998, as.example.org/class-999; classbind classes`},
 	} {
 		t.Run(name, func(t *testing.T) {
