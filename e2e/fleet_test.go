@@ -21,6 +21,7 @@ import (
 
 // fleet is the replicas of classbind under attack: processes with the memory that deploy gives a container, behind one address.
 type fleet struct {
+	t        *testing.T // It ends the replicas: an attack, which may replace them, is a part of it.
 	on       *world
 	balancer *classbind.Balancer
 	limit    uint64
@@ -44,25 +45,25 @@ func newFleet(t *testing.T, w *world) *fleet {
 	for _, variable := range container.Env {
 		t.Setenv(variable.Name, variable.Value)
 	}
-	f := &fleet{on: w, limit: uint64(container.Resources.Limits.Memory().Value())} //nolint:gosec // Nobody limits it to less than nothing.
+	f := &fleet{t: t, on: w, limit: uint64(container.Resources.Limits.Memory().Value())} //nolint:gosec // Nobody limits it to less than nothing.
 	require.NotZero(t, f.limit, "We should have a limit in deploy.")
 	w.command, w.anybody = must(classbind.Build(t.Context(), t.TempDir()))(t), true
 	f.balancer = must(classbind.NewBalancer())(t)
 	t.Cleanup(func() { _ = f.balancer.Close() })
 	for range int(*deployment.Spec.Replicas) {
-		f.add(t)
+		f.add()
 	}
 	return f
 }
 
-func (f *fleet) add(t *testing.T) {
-	r := f.on.serve(t, "--webhook-url="+f.balancer.URL, "--shutdown-delay-duration=2s")
+func (f *fleet) add() {
+	r := f.on.serve(f.t, "--webhook-url="+f.balancer.URL, "--shutdown-delay-duration=2s")
 	f.replicas = append(f.replicas, &attacked{replica: r})
 	f.balancer.Add(strings.TrimPrefix(r.URL, "https://"))
 }
 
 // restart all replicas, which an attack has left in a state that would spoil the next.
-func (f *fleet) restart(t *testing.T) {
+func (f *fleet) restart() {
 	old := f.replicas
 	f.replicas = nil
 	for _, r := range old {
@@ -70,7 +71,7 @@ func (f *fleet) restart(t *testing.T) {
 		r.Kill()
 	}
 	for range old {
-		f.add(t)
+		f.add()
 	}
 }
 
@@ -80,7 +81,7 @@ func (f *fleet) replaceLeader(t *testing.T) {
 		if !r.leads(t.Context()) {
 			continue
 		}
-		f.add(t)
+		f.add()
 		f.balancer.Remove(strings.TrimPrefix(r.URL, "https://"))
 		f.replicas = append(f.replicas[:i], f.replicas[i+1:]...)
 		assert.NoError(t, r.Stop(), "We should see the leader end well.")

@@ -114,7 +114,7 @@ func (b *besieged) bear(t *testing.T, a attack, row *hostileRow) {
 	defer func() { // Also if the attack stopped the test.
 		b.judge(t, a, row, honest, control)
 		if !b.rest(t) {
-			b.restart(t)
+			b.restart()
 		}
 	}()
 	require.NoError(t, honest.Next(t.Context(), honestRate))
