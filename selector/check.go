@@ -77,7 +77,7 @@ func (d *Decider) checkNamed(ctx context.Context, out *outside, claimant subject
 	if d.Class == nil {
 		places = nil
 	}
-	asking, cancel := out.ask(ctx)
+	asking, cancel := out.context(ctx)
 	defer cancel()
 	for _, p := range places { // The watch may be behind that of the replica that gave the class, or behind who just mended it.
 		c, err := d.Class(asking, namespace, p.classes.Kind, p.namespace, to.Name)

@@ -148,7 +148,7 @@ func (d *Decider) draw(ctx context.Context, out *outside, decision *Decision, fa
 		}
 		order := order{
 			view: view, claim: claim, seed: kind.Seed(claim.Claim, fresh), granted: d.granted(kind, claim.Claim),
-			out: out, hides: kind.Use != "" && (isGated || mode == Mode{Stored: true, DryRun: true}), keeps: isGated, remembers: remembers,
+			out: out, hides: kind.Use != "" && (isGated || mode.Stored && mode.DryRun), keeps: isGated, remembers: remembers,
 		}
 		best := order.first(ctx, decision)
 		if err := decision.settle(claim, best.class != nil); err != nil || !decision.Drawn() {
@@ -159,7 +159,7 @@ func (d *Decider) draw(ctx context.Context, out *outside, decision *Decision, fa
 			gate, asked := decision.answers[best.class]
 			if !asked && !best.admitted {
 				var err error
-				if gate, err = d.ask(ctx, out, view, claim.Claim, best.class); err != nil {
+				if gate, err = d.refusingInTime(ctx, out, view, claim.Claim, best.class); err != nil {
 					return err
 				}
 			}
@@ -240,9 +240,9 @@ func (d *Decision) settle(claim subject, found bool) error {
 	return nil
 }
 
-// ask the gates about a class, within the deadline of the decision.
-func (d *Decider) ask(ctx context.Context, out *outside, view *View, claim claim.Claim, c *inventory.Class) (*Gate, error) {
-	ctx, cancel := out.ask(ctx)
+// refusingInTime does the same as refusing, within the deadline of the decision.
+func (d *Decider) refusingInTime(ctx context.Context, out *outside, view *View, claim claim.Claim, c *inventory.Class) (*Gate, error) {
+	ctx, cancel := out.context(ctx)
 	defer cancel()
 	return d.refusing(ctx, view, claim, c)
 }
@@ -303,7 +303,7 @@ func (d *Decider) addUsable(ctx context.Context, out *outside, decision *Decisio
 		gate, asked := decision.answers[c]
 		if !asked {
 			var err error
-			if gate, err = d.ask(ctx, out, view, in, c); err != nil {
+			if gate, err = d.refusingInTime(ctx, out, view, in, c); err != nil {
 				return
 			}
 		}
@@ -334,7 +334,7 @@ type outside struct {
 // enter waits for a place among the costly decisions, unless this one has it.
 func (o *outside) enter(ctx context.Context) (err error) {
 	if o.decider.Costly != nil && o.done == nil {
-		ctx, cancel := o.ask(ctx)
+		ctx, cancel := o.context(ctx)
 		defer cancel()
 		o.done, err = o.decider.Costly(ctx, o.namespace)
 	}
@@ -349,8 +349,8 @@ func (o *outside) leave() {
 	}
 }
 
-// ask returns the context for a question. The place is given back while it is asked: that may take long.
-func (o *outside) ask(ctx context.Context) (context.Context, context.CancelFunc) {
+// context for a question. The place is given back while it is asked: that may take long.
+func (o *outside) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	o.leave()
 	if o.decider.Deadline == nil {
 		return ctx, func() {}

@@ -103,7 +103,7 @@ func (d *Decider) askAll(ctx context.Context, out *outside, claim subject) (map[
 		}
 		return i < 0
 	})
-	ctx, cancel := out.ask(ctx)
+	ctx, cancel := out.context(ctx)
 	defer cancel()
 	return d.answers(ctx, claim.view, claim.Claim, candidates)
 }

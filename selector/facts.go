@@ -264,7 +264,7 @@ func (r *resolver) object(ctx context.Context, kind *rules.Kind, namespace, name
 	if r.out.decider.Related == nil || r.mode.Stored {
 		return nil, nil
 	}
-	ctx, cancel := r.out.ask(ctx)
+	ctx, cancel := r.out.context(ctx)
 	defer cancel()
 	o, err := r.out.decider.Related(ctx, r.in.Namespace, kind, namespace, name)
 	if err != nil {

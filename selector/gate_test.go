@@ -292,7 +292,7 @@ func TestTurn(t *testing.T) {
 	require.NoError(t, out.enter(t.Context()))
 	require.NoError(t, out.enter(t.Context()))
 	assert.Equal(t, 1, running, "We should take one turn.")
-	_, cancel := out.ask(t.Context())
+	_, cancel := out.context(t.Context())
 	defer cancel()
 	assert.Zero(t, running, "We should keep nobody waiting for what others answer.")
 	require.NoError(t, out.enter(t.Context()))

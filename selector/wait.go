@@ -55,7 +55,7 @@ func (d *Decider) await(ctx context.Context, out *outside, decision *Decision, f
 }
 
 func (d *Decider) drawAgain(ctx context.Context, out *outside, decision *Decision, facts *facts, mode Mode) error {
-	asking, cancel := out.ask(ctx)
+	asking, cancel := out.context(ctx)
 	defer cancel()
 	waiting, cancel := context.WithTimeout(asking, v1beta1.MaxClassWait)
 	defer cancel()
