@@ -50,7 +50,7 @@ type Decider struct {
 	Costly func(ctx context.Context, namespace string) (done func(), err error)
 	// Fresh returns a random number. Nil returns 0.
 	Fresh func() uint64
-	// Now is the clock. A claim counts as in flight from then on. Nil returns zero.
+	// Now is the clock: what it says when a claim gets its class is when the claim begins to count as in flight. Nil returns zero.
 	Now func() time.Time
 }
 
