@@ -122,7 +122,7 @@ monitoring: {enabled: true}, networkPolicy: {enabled: true}}`
 			overlay: "images: [{name: localhost/classbind, digest: 'sha256:" + digest + "'}]\n",
 		},
 		"Deployment": {
-			values: `{certificates: cert-manager, replicas: 5, resources: {limits: {memory: 1Gi}}, goMemLimit: 920MiB, args: [--log-level=debug],
+			values: `{certificates: cert-manager, replicas: 5, resources: {limits: {memory: 1Gi}}, goMemLimit: 880MiB, args: [--log-level=debug],
 pod: {hostNetwork: true, tolerations: [{operator: Exists}]}}`, installation: certManager,
 			overlay: "replicas: [{name: classbind, count: 5}]\n" + patch("{kind: Deployment}",
 				"{op: replace, path: "+container+"/resources, value: {limits: {memory: 1Gi}}}",

@@ -329,8 +329,8 @@ func (b *besieged) stranger() *stranger {
 	return &stranger{b, author{client: &http.Client{Transport: transport}, to: func() *answers { return b.answers }}}
 }
 
-func (s *stranger) post(ctx context.Context, replica int, path, body string) {
-	s.send(ctx, http.MethodPost, s.replicas[replica].URL+path, "application/json", body)
+func (s *stranger) post(ctx context.Context, replica int, path, body string) (status int, text string) {
+	return s.send(ctx, http.MethodPost, s.replicas[replica].URL+path, "application/json", body)
 }
 
 // forged review of the creation of an object of a kind.
@@ -638,11 +638,14 @@ func (b *besieged) oracle(t *testing.T) {
 		if roles != "" {
 			b.apply(t, roles)
 			eventually(t, func(c *attempt) {
-				for range 2 * len(b.replicas) {
-					_, text := b.mallory.create(b.attack, "UseClaim", true, claimOf("UseClaim", "asks", `"classSelector":{"matchLabels":{"pool":"none"}}`, ""))
+				for i := range b.replicas {
+					_, text := b.stranger().post(b.attack, i, v1beta1.BindPath+hostileResource("UseClaim"), forged(hostileKind("UseClaim"), map[string]any{
+						"metadata": map[string]any{"namespace": tenantA, "name": "asks"},
+						"spec":     map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"pool": "none"}}},
+					}))
 					require.Contains(c, text, "it may use Usable/open")
 				}
-			}, "We should see the roles followed.")
+			}, "We should see each replica follow the roles.")
 		}
 		want := answers()
 		for name, class := range map[string]string{

@@ -75,7 +75,7 @@ func attacks() []attack {
 		{"Prices", "We should let claims pay for each function, by the length of what it gets.", (*besieged).prices, []int{created, invalid, tooMany}},
 		{"PricesDenied", "We should refuse at once what we refuse alone, although we may be passed by.", (*besieged).pricesDenied, []int{forbidden, invalid, tooMany}},
 		{"Patterns", "We should let registrations pay for what they take to compile.", (*besieged).patterns, []int{ok, unavailable}},
-		{"Oracle", "We should answer as if there were no class that a claim may not use.", (*besieged).oracle, []int{created, invalid}},
+		{"Oracle", "We should answer as if there were no class that a claim may not use.", (*besieged).oracle, []int{ok, created, invalid}},
 		{"ContestedClass", "We should let the honest admin set a default while others fail to.", (*besieged).contestedClass, []int{forbidden, conflict}},
 	}
 }
