@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
@@ -12,16 +11,12 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// Reasons for which a claim may not have a class that it names, beside those of filters.
+// Reasons for which a claim may not have a class that it names, beside those of tests.
 const (
 	reasonNotFound   = "NotFound"
 	reasonNotOffered = "NotOffered"
 	reasonOtherKind  = "OtherKind"
 )
-
-// drawOnly are the reasons of filters that keep a class from the draw alone: a claim may name it. Names are looked for
-// in the order of the kinds, so the class of one is not shadowed by what is known.
-var drawOnly = []string{"TooManyLabels", reasonWeightZero, reasonNoScore, reasonShadowed}
 
 // Refused is why a claim may not have the class that it names.
 type Refused struct{ Class, Reason, Text string }
@@ -39,12 +34,12 @@ func (d *Decider) Check(ctx context.Context, v *View, in claim.Intake, object ma
 	if err != nil || !decision.Drawn() {
 		return decision.Claim, nil, err
 	}
-	refused, err := d.checkNamed(ctx, &out, subject{decision.Claim.Claim, facts, v}, object)
+	refused, err := d.checkNamed(ctx, &out, Subject{decision.Claim.Claim, v, facts}, object)
 	return decision.Claim, refused, err
 }
 
-func (d *Decider) checkNamed(ctx context.Context, out *outside, claimant subject, object map[string]any) (*Refused, error) {
-	v, namespace := claimant.view, claimant.Namespace
+func (d *Decider) checkNamed(ctx context.Context, out *outside, claimant Subject, object map[string]any) (*Refused, error) {
+	v, namespace := claimant.View, claimant.Namespace
 	to, _ := v.Kind.Reader.Reference.RefersTo(object)
 	named := truncate.String(cmp.Or(to.Kind, "class")+"/"+to.Name, v1beta1.MaxShownBytes)
 	refused := &Refused{named, reasonOtherKind, "of a kind whose classes no claim of " + v.Kind.Name + " is offered"}
@@ -96,30 +91,33 @@ func (d *Decider) checkNamed(ctx context.Context, out *outside, claimant subject
 }
 
 // refuses says why a claim may not name a class, nil if it may. The error is that of waiting for a turn.
-func refuses(ctx context.Context, out *outside, claim subject, c *inventory.Class) (*Refused, error) {
+func refuses(ctx context.Context, out *outside, claim Subject, c *inventory.Class) (*Refused, error) {
 	refused := func(reason, text string, err error) (*Refused, error) {
 		drop := newDrop(c, reason, text, err)
 		return &Refused{c.String(), drop.Reason, drop.Text}, nil
 	}
-	kind := claim.view.Kind
+	kind := claim.View.Kind
 	if by, _, err := kind.Demand.Unmet(c); by != nil {
 		return refused(by.Name, by.Text, err)
 	}
-	for _, f := range kind.filters[:kind.free] {
-		if dropped, err := f.drops(claim, c); (dropped || err != nil) && !slices.Contains(drawOnly, f.reason) {
-			if f.reason == reasonFull && kind.Tally != nil && kind.Tally.isInFlight(claim.Claim, kind.Demand.CountedAs(c)) {
-				continue // It was given the class just before, and counts already.
-			}
-			return refused(f.reason, f.text, err)
+	for tests := kind.cheap(); ; {
+		by, err := firstDrop(ctx, tests, claim, c)
+		if by == nil {
+			break
 		}
+		isOwn := by.Reason == reasonFull && kind.Tally != nil && kind.Tally.isInFlight(claim.Claim, kind.Demand.CountedAs(c))
+		if !by.drawOnly && !isOwn { // Its own was given to it just before, and counts already.
+			return refused(by.Reason, by.Text, err)
+		}
+		tests = kind.tests[by.at+1 : kind.free]
 	}
 	if kind.judges() {
-		i, err := kind.judgeInTurn(ctx, claim, c, out)
+		by, err := kind.judgeInTurn(ctx, claim, c, out)
 		if claim.facts.err != nil {
 			return nil, claim.facts.err
 		}
-		if i >= 0 && !slices.Contains(drawOnly, kind.filters[i].reason) {
-			return refused(kind.filters[i].reason, kind.filters[i].text, err)
+		if by != nil && !by.drawOnly {
+			return refused(by.Reason, by.Text, err)
 		}
 	}
 	return nil, nil

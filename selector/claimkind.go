@@ -51,9 +51,9 @@ type ClaimKind struct {
 	freshSeeds bool
 	// Use is whose right to use a class counts; empty, every claim may have every class.
 	Use v1beta1.UseSubject
-	// filters. The first of them, as many as free, evaluate no expression.
-	filters []filter
-	free    int
+	// tests of a class, without gates. The first of them, as many as free, evaluate no expression.
+	tests []Test
+	free  int
 	// CannotBindLater is whether the leader could not bind claims later when it last tried, by the status. It is for texts alone.
 	CannotBindLater atomic.Bool
 	// immutable is the rule of the schema for which claims are not bound later, empty if there is none.
@@ -91,7 +91,7 @@ func NewClaimKind(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *Claim
 	if c.Strategy.newMemory != nil {
 		c.memory = c.Strategy.newMemory(c)
 	}
-	c.compileFilters()
+	c.compileTests()
 	return c
 }
 

@@ -95,7 +95,7 @@ func (o outcome) decider(t *testing.T, taken *int) (*Decider, *View, claim.Intak
 	if o.roles != "" {
 		world.claims.Spec.Classes.Use = &v1beta1.Use{Subject: v1beta1.UseByNamespace}
 		a := &authorizer{allowed: map[string][]string{`namespace "team"`: o.allowed}}
-		if d.Gates = []Gate{a.gate()}; o.roles == "known" {
+		if d.Gates = []Test{a.gate()}; o.roles == "known" {
 			d.Grants = a.grants()
 		}
 	}

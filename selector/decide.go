@@ -22,16 +22,16 @@ import (
 //  1. guards: a registration at fault decides nothing; a claim is left alone, or invalid; what
 //     expressions say of the claim alone (resolver)
 //  2. the candidates that the claim asks for and is offered ([View.each])
-//  3. the filters, which drop candidates ([filters])
+//  3. the tests of the kind, which drop candidates ([Test])
 //  4. the strategy, which puts the rest in order ([strategies])
-//  5. the gates, which are asked about the first of them, then the next
+//  5. the gates, tests that ask others, about the first of them, then the next
 //  6. the strategy's memory, which commits the decision
 //  7. if no class is left, and the claim needs one, the same with newer views ([Waits])
 //
 // The zero Decider has no gates, reads nothing, waits for nothing, and draws by the identity of claims.
 type Decider struct {
-	// Gates are asked in this order.
-	Gates []Gate
+	// Gates are the tests that ask others, in this order.
+	Gates []Test
 	// Patient sets no limit to the classes that gates refuse a claim. It is for a command, whose user waits for it.
 	Patient bool
 	// Grants are what roles and bindings say, for kinds whose claims may not use all classes. Nil, or nil Grants, know nothing.
@@ -60,17 +60,6 @@ type Mode struct {
 	Stored bool
 	// DryRun has no effect on later decisions.
 	DryRun bool
-}
-
-// Gate is asked what no filter can tell of a class: may its author use it, is there room? If it refuses, the next class is drawn.
-type Gate struct {
-	// Of reports whether the gate has to do with the claims of a kind. Nil means all.
-	Of func(*ClaimKind) bool
-	// Reason is one word, for programs. Text reads after a number of classes, and after "is".
-	Reason, Text string
-	// Admits may ask others, until the context ends, and may be asked about a class again. An error ends the decision, because nobody knows
-	// then. To explain a decision, several goroutines call it at once.
-	Admits func(context.Context, *View, claim.Claim, *inventory.Class) (bool, error)
 }
 
 // Decide on a claim. It returns an error only for a faulty registration, which is a *inventory.Fault, or an unanswered read. The decision
@@ -139,7 +128,7 @@ func (d *Decider) conclude(ctx context.Context, out *outside, decision *Decision
 // draw a class from the view. If the decision counts, the memory of the strategy may have changed meanwhile: then it draws again.
 func (d *Decider) draw(ctx context.Context, out *outside, decision *Decision, facts *facts, mode Mode) error {
 	view := decision.View
-	kind, claim, isGated := view.Kind, subject{decision.Claim.Claim, facts, view}, d.isGated(view.Kind)
+	kind, claim, isGated := view.Kind, Subject{decision.Claim.Claim, view, facts}, d.isGated(view.Kind)
 	remembers := isGated || decision.answers != nil || !mode.DryRun && (kind.memory != nil || kind.Limited)
 	for {
 		began, fresh := d.now(), uint64(0)
@@ -159,7 +148,7 @@ func (d *Decider) draw(ctx context.Context, out *outside, decision *Decision, fa
 			gate, asked := decision.answers[best.class]
 			if !asked && !best.admitted {
 				var err error
-				if gate, err = d.refusingInTime(ctx, out, view, claim.Claim, best.class); err != nil {
+				if gate, err = d.refusingInTime(ctx, out, claim, best.class); err != nil {
 					return err
 				}
 			}
@@ -219,7 +208,7 @@ func (d *Decider) commit(k *ClaimKind, c claim.Claim, best candidate) bool {
 
 // settle is the end of a draw, with or without a class. It refuses a claim that made classes costly only if no other class fits: else one
 // class could refuse every claim with longer fields. It is an error if it is nobody's fault that classes were not judged.
-func (d *Decision) settle(claim subject, found bool) error {
+func (d *Decision) settle(claim Subject, found bool) error {
 	f := claim.facts
 	switch {
 	case f == nil:
@@ -241,37 +230,26 @@ func (d *Decision) settle(claim subject, found bool) error {
 }
 
 // refusingInTime does the same as refusing, within the deadline of the decision.
-func (d *Decider) refusingInTime(ctx context.Context, out *outside, view *View, claim claim.Claim, c *inventory.Class) (*Gate, error) {
+func (d *Decider) refusingInTime(ctx context.Context, out *outside, claim Subject, c *inventory.Class) (*Test, error) {
 	ctx, cancel := out.context(ctx)
 	defer cancel()
-	return d.refusing(ctx, view, claim, c)
+	return d.refusing(ctx, claim, c)
 }
 
-// refusing returns the first gate that refuses a class, nil if none does.
-func (d *Decider) refusing(ctx context.Context, view *View, claim claim.Claim, c *inventory.Class) (*Gate, error) {
-	for i := range d.Gates {
-		gate := &d.Gates[i]
-		if !gate.isOf(view.Kind) {
-			continue
-		}
-		admits, err := false, ctx.Err()
-		if err == nil {
-			admits, err = gate.Admits(ctx, view, claim, c)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("cannot tell which classes are %s: %w", gate.Text, err)
-		}
-		if !admits {
-			return gate, nil
-		}
+// refusing returns the first gate that drops a class, nil if none does.
+func (d *Decider) refusing(ctx context.Context, claim Subject, c *inventory.Class) (*Test, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("cannot ask about more classes: %w", err)
 	}
-	return nil, nil
+	gate, err := firstDrop(ctx, d.Gates, claim, c)
+	if err != nil {
+		return nil, fmt.Errorf("cannot tell which classes are %s: %w", gate.Text, err)
+	}
+	return gate, nil
 }
-
-func (g *Gate) isOf(k *ClaimKind) bool { return g.Of == nil || g.Of(k) }
 
 func (d *Decider) isGated(k *ClaimKind) bool {
-	return slices.ContainsFunc(d.Gates, func(g Gate) bool { return g.isOf(k) })
+	return slices.ContainsFunc(d.Gates, func(t Test) bool { return t.isOf(k) })
 }
 
 // granted is what roles allow a claim to use, nil if that may be anything.
@@ -286,14 +264,14 @@ func (d *Decider) granted(k *ClaimKind, c claim.Claim) *access.Granted {
 // because the first that it may use would tell of those before them.
 func (d *Decider) addUsable(ctx context.Context, out *outside, decision *Decision) {
 	view, in := decision.View, decision.Claim.Claim
-	granted := d.granted(view.Kind, in)
+	claim, granted := Subject{Claim: in, View: view}, d.granted(view.Kind, in)
 	if granted == nil && decision.answers == nil {
 		return
 	}
 	var offered []*inventory.Class
 	view.eachOffered(in.Namespace, func(c *inventory.Class) {
-		i, _ := view.Kind.firstFreeDrop(subject{Claim: in, view: view}, c)
-		if i < 0 && view.likely(granted, in.Namespace, c) {
+		by, _ := firstDrop(ctx, view.Kind.cheap(), claim, c)
+		if by == nil && view.likely(granted, in.Namespace, c) {
 			offered = append(offered, c)
 		}
 	})
@@ -303,7 +281,7 @@ func (d *Decider) addUsable(ctx context.Context, out *outside, decision *Decisio
 		gate, asked := decision.answers[c]
 		if !asked {
 			var err error
-			if gate, err = d.refusingInTime(ctx, out, view, in, c); err != nil {
+			if gate, err = d.refusingInTime(ctx, out, claim, c); err != nil {
 				return
 			}
 		}

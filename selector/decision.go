@@ -17,10 +17,10 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// Refusal is a candidate that a gate refused.
+// Refusal is a candidate that a gate dropped.
 type Refusal struct {
 	Class *inventory.Class
-	Gate  *Gate
+	Gate  *Test
 }
 
 // Decision is the class of a claim, and why.
@@ -35,10 +35,10 @@ type Decision struct {
 	Class *inventory.Class
 	// Lacks is the field that the schema requires of a claim, and that this one lacks without a class. It is empty if there is none.
 	Lacks string
-	// Candidates is how many classes the filters left.
+	// Candidates is how many classes the tests left.
 	Candidates int
-	// Dropped counts the classes that the claim asked for and each filter dropped, nil if none did, and
-	// DropErr is the error of a filter, for the first class by name. So replicas say the same.
+	// Dropped counts the classes that the claim asked for and each test of its kind dropped, nil if none did, and
+	// DropErr is the error of a test, for the first class by name. So replicas say the same.
 	Dropped []int
 	DropErr error
 	dropErr *inventory.Class
@@ -52,7 +52,7 @@ type Decision struct {
 	// Refused are the candidates before Class in the order of the draw.
 	Refused []Refusal
 	// answers are, if the decision is explained, the gate that refuses a candidate, nil where none does, of all candidates.
-	answers map[*inventory.Class]*Gate
+	answers map[*inventory.Class]*Test
 	// Took is how long the draws took without the gates.
 	Took time.Duration
 	// Waited is what came of waiting for a newer view.
@@ -86,7 +86,7 @@ func (d *Decision) Unneeded() bool {
 // misses reports whether a class was dropped for another reason than that it does not fit the claim: it might be mended.
 func (d *Decision) misses() bool {
 	for i, n := range d.Dropped {
-		if n > 0 && (i < d.View.Kind.free+2 || d.View.Kind.filters[i].reason == reasonNoScore) {
+		if n > 0 && (i < d.View.Kind.free+2 || d.View.Kind.tests[i].Reason == reasonNoScore) {
 			return true
 		}
 	}
@@ -187,7 +187,7 @@ func (d *Decision) Reason() string {
 	return "MatchingClass"
 }
 
-// DroppedText is how many classes each filter dropped and each gate refused, such as "Cordoned=2,WeightZero=1", for programs.
+// DroppedText is how many classes each test dropped, such as "Cordoned=2,WeightZero=1", for programs.
 func (d *Decision) DroppedText() string {
 	return d.dropped(func(reason, _ string, n int) string { return fmt.Sprintf("%s=%d", reason, n) }, ",")
 }
@@ -195,9 +195,9 @@ func (d *Decision) DroppedText() string {
 // IsFull reports whether a claim gets no class, and at least one had no room for it.
 func IsFull(d *Decision) bool { return d.Drawn() && d.Class == nil && droppedBy(d, reasonFull) }
 
-// droppedBy reports whether the filter with this reason dropped a class.
+// droppedBy reports whether the test with this reason dropped a class.
 func droppedBy(d *Decision, reason string) bool {
-	i := slices.IndexFunc(d.View.Kind.filters, func(f filter) bool { return f.reason == reason })
+	i := slices.IndexFunc(d.View.Kind.tests, func(t Test) bool { return t.Reason == reason })
 	return d.Dropped != nil && i >= 0 && d.Dropped[i] > 0
 }
 
@@ -205,11 +205,11 @@ func (d *Decision) dropped(format func(reason, text string, n int) string, separ
 	var texts []string
 	for i, n := range d.Dropped {
 		if n > 0 {
-			f := &d.View.Kind.filters[i]
-			texts = append(texts, format(f.reason, f.text, n))
+			t := &d.View.Kind.tests[i]
+			texts = append(texts, format(t.Reason, t.Text, n))
 		}
 	}
-	byGate := map[*Gate]int{}
+	byGate := map[*Test]int{}
 	for _, r := range d.Refused {
 		byGate[r.Gate]++
 	}

@@ -20,7 +20,7 @@
 // wants no class. Where the kind says so, an empty reference counts as absent, and what is [Given] of it drops the classes that do not
 // agree.
 //
-// The [filters] drop some of these candidates, in their order. Then:
+// The tests of the kind ([Test]) drop some of these candidates. The first that drops one gives the reason. Then:
 //
 //	candidates left                            the outcome
 //	none                                       Unmatched; [Decision.Denied] reports whether the claim is refused
@@ -28,7 +28,8 @@
 //	several                                    Bound to the one that the strategy draws
 //	several, marked default                    the same, and [Decision.Warning] says so
 //
-// A [Gate] may refuse the class that is drawn. Then the next in the order of the draw is the claim's. [Decider] has the whole order.
+// A gate, which is a test that asks others, may drop the class that is drawn. Then the claim gets the next in the order of the draw.
+// [Decider] has the whole order.
 //
 // # The draw
 //

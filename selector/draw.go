@@ -6,82 +6,12 @@ import (
 	"errors"
 	"math"
 
-	"k8s.io/apimachinery/pkg/util/validation"
-
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/access"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/inventory"
 )
-
-// filter drops candidates that a claim is offered but may not get. The author of the claim learns how many, and why.
-type filter struct {
-	// reason is one word, for programs. text reads after a number of classes, and after "is".
-	reason, text string
-	// isOf reports whether the filter matters to the claims of a kind. Nil is true of all.
-	isOf  func(*ClaimKind) bool
-	drops drops
-}
-
-// drops reports whether a filter drops a candidate. It does so with an error, too: a class that cannot be judged goes to no claim.
-type drops func(subject, *inventory.Class) (bool, error)
-
-// filters run in this order. The first that drops a candidate gives the reason. A class over the limit of labels has none here, so the
-// filters below do not see it. A new filter is a new row.
-var filters = [...]filter{
-	{"TooManyLabels", "over the limit of labels", nil, has(func(c *inventory.Class) bool { return c.TooManyLabels })},
-	{
-		claim.OtherReference, "of another group, kind or namespace than the class reference of the claim says",
-		func(k *ClaimKind) bool { return len(k.Reader.Reference.Form.Fields) > 1 }, // Beside the name, there is nothing to say.
-		func(claim subject, c *inventory.Class) (bool, error) {
-			return claim.Given != nil && !claim.Given.AgreesWith(c.Target()), nil
-		},
-	},
-	{
-		"NameTooLong", "of a name that is too long for a label",
-		func(k *ClaimKind) bool {
-			return k.Reader.Reference.Path.IsKey() && k.Reader.Reference.Path[1] == "labels"
-		},
-		has(func(c *inventory.Class) bool { return len(c.Name) > validation.LabelValueMaxLength }),
-	},
-	{"NotOffered", "not offered by their kind", nil, func(_ subject, c *inventory.Class) (bool, error) {
-		if c.NotOffered && c.OfferErr != nil {
-			return true, errors.New(c.OfferErr.Detail)
-		}
-		return c.NotOffered, nil
-	}},
-	{
-		reasonShadowed, "of a name that means a class of another kind", func(k *ClaimKind) bool { return len(k.Demand.Precedence) > 0 },
-		func(claim subject, c *inventory.Class) (bool, error) {
-			return claim.view.isShadowed(claim.Namespace, c), nil
-		},
-	},
-	{"Terminating", "being deleted", nil, has(func(c *inventory.Class) bool { return c.Terminating })},
-	{reasonCordoned, "cordoned", nil, has(func(c *inventory.Class) bool { return c.Cordoned })},
-	{
-		reasonWeightZero, "of weight 0", func(k *ClaimKind) bool { return k.Strategy.Weighted },
-		has(func(c *inventory.Class) bool { return c.Weight == 0 }),
-	},
-	{
-		reasonFull, "full", func(k *ClaimKind) bool { return k.Limited },
-		func(claim subject, c *inventory.Class) (bool, error) {
-			return !claim.view.Kind.hasRoom(claim.Claim, c), nil
-		},
-	},
-}
-
-const (
-	reasonCordoned   = "Cordoned"
-	reasonWeightZero = "WeightZero"
-	reasonShadowed   = "Shadowed"
-	reasonFull       = "Full"
-)
-
-// has drops the classes that have a property.
-func has(property func(*inventory.Class) bool) drops {
-	return func(_ subject, c *inventory.Class) (bool, error) { return property(c), nil }
-}
 
 func useOf(k *v1beta1.ClaimKind) v1beta1.UseSubject {
 	if k.Spec.Classes.Use == nil {
@@ -109,27 +39,6 @@ func (k *ClaimKind) Seed(c claim.Claim, fresh uint64) uint64 {
 		return fresh
 	}
 	return inventory.Hash(k.Name, c.Namespace, c.Name)
-}
-
-// judges reports whether there are filters that evaluate expressions.
-func (k *ClaimKind) judges() bool { return k.free < len(k.filters) }
-
-// firstDrop returns the index of the first filter that drops a candidate, -1 if none does. It waits for no turn.
-func (k *ClaimKind) firstDrop(claim subject, c *inventory.Class) (filter int, err error) {
-	if filter, err = k.firstFreeDrop(claim, c); filter < 0 && k.judges() {
-		filter, err = k.judge(claim, c)
-	}
-	return filter, err
-}
-
-// firstFreeDrop does the same with the filters that evaluate nothing.
-func (k *ClaimKind) firstFreeDrop(claim subject, c *inventory.Class) (filter int, err error) {
-	for i := range k.filters[:k.free] {
-		if dropped, err := k.filters[i].drops(claim, c); dropped || err != nil {
-			return i, err
-		}
-	}
-	return -1, nil
 }
 
 // Strategy chooses one of several candidates.
@@ -184,9 +93,9 @@ var strategies = map[v1beta1.Strategy]Strategy{
 	},
 }
 
-// each visits the classes that a claim asks for and is offered, before the filters, with their seat: see candidate. A visit reports whether
-// the filters leave the class.
-func (v *View) each(claim subject, visit func(c *inventory.Class, seat int8) (left bool)) {
+// each visits the classes that a claim asks for and is offered, before the tests, with their seat: see candidate. A visit reports whether
+// the tests leave the class.
+func (v *View) each(claim Subject, visit func(c *inventory.Class, seat int8) (left bool)) {
 	asked := v.Kind.Reader.Asks(claim.Claim)
 	if asked == nil {
 		v.eachDefault(claim, visit)
@@ -202,7 +111,7 @@ func (v *View) each(claim subject, visit func(c *inventory.Class, seat int8) (le
 // eachDefault visits the default classes of the claim's own namespace and partition. If none of them is left after dropping, it also visits
 // those of the next seat: for partitions without a default, then for all namespaces, in both ways. Where a claim may not use all classes,
 // it visits those of all seats, because a default that the claim may not use is none for it.
-func (v *View) eachDefault(claim subject, visit func(c *inventory.Class, seat int8) (left bool)) {
+func (v *View) eachDefault(claim Subject, visit func(c *inventory.Class, seat int8) (left bool)) {
 	namespace, partition := "", ""
 	if v.Kind.Demand.Reach.SameAsClaim() {
 		namespace = claim.Namespace
@@ -255,7 +164,7 @@ func (a *candidate) before(b *candidate) bool {
 // one is kept at first. To go down the order is to draw with the same odds among those that are left.
 type order struct {
 	view  *View
-	claim subject
+	claim Subject
 	seed  uint64
 	// granted is what roles allow the claim to use.
 	granted *access.Granted
@@ -281,8 +190,8 @@ func (o *order) first(ctx context.Context, decision *Decision) (best candidate) 
 		o.rest = &candidateHeap{}
 	}
 	o.view.each(o.claim, func(c *inventory.Class, seat int8) (left bool) {
-		if filter, err := kind.firstFreeDrop(o.claim, c); filter >= 0 {
-			decision.drop(filter, c, err)
+		if by, err := firstDrop(ctx, kind.cheap(), o.claim, c); by != nil {
+			decision.drop(by, c, err)
 			return false
 		}
 		if !judges {
@@ -315,12 +224,12 @@ func (o *order) first(ctx context.Context, decision *Decision) (best candidate) 
 func (o *order) judge(ctx context.Context, best *candidate, decision *Decision, c *inventory.Class, seat int8) (left bool) {
 	kind := o.view.Kind
 	o.claim.facts.remembers = o.remembers
-	switch filter, err := kind.judgeInTurn(ctx, o.claim, c, o.out); {
+	switch by, err := kind.judgeInTurn(ctx, o.claim, c, o.out); {
 	case errors.Is(err, expression.ErrBudget) && kind.Reader.Asks(o.claim.Claim) == nil: // The next seat is not for it.
 		decision.leave(c)
 		return false
-	case filter >= 0:
-		decision.drop(filter, c, err)
+	case by != nil:
+		decision.drop(by, c, err)
 		return false
 	}
 	next := o.place(c, seat)
@@ -356,11 +265,11 @@ func (o *order) next(ctx context.Context, decision *Decision, refused *inventory
 	if o.rest == nil {
 		rest := make(candidateHeap, 0, decision.Candidates)
 		o.view.each(o.claim, func(c *inventory.Class, seat int8) bool {
-			filter, _ := kind.firstFreeDrop(o.claim, c)
-			if filter < 0 && c != refused {
+			by, _ := firstDrop(ctx, kind.cheap(), o.claim, c)
+			if by == nil && c != refused {
 				rest = append(rest, o.place(c, seat))
 			}
-			return filter < 0
+			return by == nil
 		})
 		heap.Init(&rest)
 		o.rest = &rest
@@ -370,14 +279,14 @@ func (o *order) next(ctx context.Context, decision *Decision, refused *inventory
 		if next.judged || !kind.judges() {
 			return next
 		}
-		filter, err := o.judgeLater(ctx, &next, decision)
+		by, err := o.judgeLater(ctx, &next, decision)
 		switch isSpent := errors.Is(err, expression.ErrBudget); {
 		case isSpent && next.hidden:
 			return next
 		case isSpent:
 			decision.Unjudged++
-		case filter >= 0:
-			decision.drop(filter, next.class, err)
+		case by != nil:
+			decision.drop(by, next.class, err)
 		case kind.Rules.Score != nil:
 			next.rank = o.claim.facts.last.rank
 			heap.Push(o.rest, next)
@@ -389,23 +298,23 @@ func (o *order) next(ctx context.Context, decision *Decision, refused *inventory
 }
 
 // judgeLater judges a candidate when its turn in the order comes. What is hidden costs the claim nothing, and waits for no turn.
-func (o *order) judgeLater(ctx context.Context, c *candidate, decision *Decision) (filter int, err error) {
+func (o *order) judgeLater(ctx context.Context, c *candidate, decision *Decision) (by *Test, err error) {
 	kind, facts := o.view.Kind, o.claim.facts
 	facts.remembers = true
 	if c.hidden {
 		facts.budget, facts.spare = facts.spare, facts.budget
-		filter, err = kind.judge(o.claim, c.class)
+		by, err = kind.judge(ctx, o.claim, c.class)
 		facts.budget, facts.spare = facts.spare, facts.budget
 	} else {
 		if !o.later {
 			o.later, facts.budget.Left = true, max(facts.budget.Left, v1beta1.MaxExpressionCost/2)
 		}
-		filter, err = kind.judgeInTurn(ctx, o.claim, c.class, o.out)
+		by, err = kind.judgeInTurn(ctx, o.claim, c.class, o.out)
 	}
-	if c.judged = filter < 0; c.judged {
+	if c.judged = by == nil; c.judged {
 		decision.Candidates++
 	}
-	return filter, err
+	return by, err
 }
 
 // admit a candidate that was not judged. It comes again.

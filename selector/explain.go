@@ -46,7 +46,7 @@ func (d *Decider) Explain(ctx context.Context, v *View, in claim.Intake) (e Expl
 	if e.facts != nil { // The decision had its budget.
 		e.facts.budget.Left, e.facts.err, e.facts.remembers = math.MaxUint64, nil, true
 	}
-	e.addOthers(e.addCandidates())
+	e.addOthers(ctx, e.addCandidates(ctx))
 	e.addUnserving()
 	slices.SortFunc(e.Dropped, func(a, b Drop) int { return inventory.Compare(a.Class, b.Class) })
 	for i := range e.Dropped {
@@ -63,14 +63,14 @@ func (d *Decider) Explain(ctx context.Context, v *View, in claim.Intake) (e Expl
 
 // addCandidates adds what the claim asks for, and returns it. Where it may not use all classes, it has defaults of all seats: those of the
 // first seat with one that it may use are its candidates.
-func (e *Explanation) addCandidates() (asked map[*inventory.Class]bool) {
+func (e *Explanation) addCandidates(ctx context.Context) (asked map[*inventory.Class]bool) {
 	asked = map[*inventory.Class]bool{}
 	seats, first := map[*inventory.Class]int8{}, int8(math.MaxInt8)
 	e.Decision.View.each(e.subject(), func(c *inventory.Class, seat int8) (left bool) {
 		asked[c] = true
-		drop := e.drops(c)
+		drop := e.drops(ctx, c)
 		if left = drop == nil; left {
-			drop = e.Decision.answers[c].drops(c)
+			drop = e.Decision.answers[c].drop(c)
 		}
 		if drop != nil {
 			e.Dropped = append(e.Dropped, *drop)
@@ -90,46 +90,46 @@ func (e *Explanation) addCandidates() (asked map[*inventory.Class]bool) {
 }
 
 // askAll asks the gates about all candidates, which costs the decision nothing of its budget.
-func (d *Decider) askAll(ctx context.Context, out *outside, claim subject) (map[*inventory.Class]*Gate, error) {
+func (d *Decider) askAll(ctx context.Context, out *outside, claim Subject) (map[*inventory.Class]*Test, error) {
 	if f := claim.facts; f != nil {
 		defer func(left uint64, costly *field.Error) { f.budget.Left, f.costly = left, costly }(f.budget.Left, f.costly)
 		f.budget.Left, f.remembers = math.MaxUint64, true
 	}
 	var candidates []*inventory.Class
-	claim.view.each(claim, func(c *inventory.Class, _ int8) bool {
-		i, _ := claim.view.Kind.firstDrop(claim, c)
-		if i < 0 {
+	claim.View.each(claim, func(c *inventory.Class, _ int8) bool {
+		by, _ := claim.View.Kind.firstDrop(ctx, claim, c)
+		if by == nil {
 			candidates = append(candidates, c)
 		}
-		return i < 0
+		return by == nil
 	})
 	ctx, cancel := out.context(ctx)
 	defer cancel()
-	return d.answers(ctx, claim.view, claim.Claim, candidates)
+	return d.answers(ctx, claim, candidates)
 }
 
 // answers of the gates about classes: for each, the first that refuses it, or nil. As many are asked at once as one namespace may ask.
-func (d *Decider) answers(ctx context.Context, v *View, in claim.Claim, about []*inventory.Class) (map[*inventory.Class]*Gate, error) {
-	gates := make([]*Gate, len(about))
+func (d *Decider) answers(ctx context.Context, claim Subject, about []*inventory.Class) (map[*inventory.Class]*Test, error) {
+	gates := make([]*Test, len(about))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(v1beta1.AccessReviews.PerKey)
 	for i, c := range about {
 		group.Go(recovered.Func(func() (err error) {
-			gates[i], err = d.refusing(ctx, v, in, c)
+			gates[i], err = d.refusing(ctx, claim, c)
 			return err
 		}))
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	answers := make(map[*inventory.Class]*Gate, len(about))
+	answers := make(map[*inventory.Class]*Test, len(about))
 	for i, c := range about {
 		answers[c] = gates[i]
 	}
 	return answers, nil
 }
 
-// newDrop by a filter or a fit. An error says why an expression has no result.
+// newDrop by a test or a fit. An error says why an expression has no result.
 func newDrop(c *inventory.Class, reason, text string, err error) *Drop {
 	if failed := (*fitError)(nil); errors.As(err, &failed) { // Its expression is shown beside it.
 		err = failed.err
@@ -140,36 +140,36 @@ func newDrop(c *inventory.Class, reason, text string, err error) *Drop {
 	return &Drop{Class: c, Reason: reason, Text: text}
 }
 
-func (e *Explanation) subject() subject {
-	return subject{e.Decision.Claim.Claim, e.facts, e.Decision.View}
+func (e *Explanation) subject() Subject {
+	return Subject{e.Decision.Claim.Claim, e.Decision.View, e.facts}
 }
 
-// drops says why a filter drops a class, nil if none does.
-func (e *Explanation) drops(c *inventory.Class) *Drop {
+// drops says why a test of the kind drops a class, nil if none does.
+func (e *Explanation) drops(ctx context.Context, c *inventory.Class) *Drop {
 	kind, claim := e.Decision.View.Kind, e.subject()
-	i, err := kind.firstDrop(claim, c)
-	if i < 0 {
+	by, err := kind.firstDrop(ctx, claim, c)
+	if by == nil {
 		return nil
 	}
-	drop := newDrop(c, kind.filters[i].reason, kind.filters[i].text, err)
+	drop := newDrop(c, by.Reason, by.Text, err)
 	switch offerWhen := c.Kind.ForClaims.OfferWhen; {
 	case drop.Reason == reasonFull:
 		drop.Text = kind.fullText(claim.Claim, c)
 	case drop.Reason == "NotOffered" && offerWhen != nil:
 		drop.Expression = offerWhen.String() // What it saw is not held.
-	case i > kind.free && e.facts.last.by != nil:
+	case by.at > kind.free && e.facts.last.term != nil:
 		e.facts.input.Class = c.Fields
-		drop.Expression, drop.Saw = e.facts.last.by.String(), e.facts.last.by.Saw(&e.facts.input)
+		drop.Expression, drop.Saw = e.facts.last.term.String(), e.facts.last.term.Saw(&e.facts.input)
 	}
 	return drop
 }
 
-// drops is why a class is none for the claim if the gate refuses it, nil of a nil gate.
-func (g *Gate) drops(c *inventory.Class) *Drop {
-	if g == nil {
+// drop by a gate is why the claim may not get a class, nil of a nil gate.
+func (t *Test) drop(c *inventory.Class) *Drop {
+	if t == nil {
 		return nil
 	}
-	return &Drop{Class: c, Reason: g.Reason, Text: g.Text}
+	return &Drop{Class: c, Reason: t.Reason, Text: t.Text}
 }
 
 // setOdds derives the odds from how the strategy places a candidate. One with the highest rank wins. There, the key is -ln(u) divided by
@@ -207,7 +207,7 @@ func (e *Explanation) setOdds() {
 // addOthers adds the offered classes that the claim does not ask for. Without a selector, these are the defaults of other seats, and those
 // that are not default. With one, these are the classes that it matches and the index did not find, because an equality term is not true
 // of them, and those that it does not match.
-func (e *Explanation) addOthers(asked map[*inventory.Class]bool) {
+func (e *Explanation) addOthers(ctx context.Context, asked map[*inventory.Class]bool) {
 	d, selector := &e.Decision, e.Decision.asks()
 	var requirements labels.Requirements
 	if selector != nil {
@@ -227,8 +227,8 @@ func (e *Explanation) addOthers(asked map[*inventory.Class]bool) {
 		unmet := slices.DeleteFunc(slices.Clone(requirements), func(r labels.Requirement) bool { return r.Matches(c.Labels) })
 		var drop *Drop
 		if len(unmet) < 2 {
-			if drop = e.drops(c); drop == nil {
-				drop = d.answers[c].drops(c)
+			if drop = e.drops(ctx, c); drop == nil {
+				drop = d.answers[c].drop(c)
 			}
 		}
 		switch {
@@ -253,8 +253,7 @@ func (e *Explanation) addOthers(asked map[*inventory.Class]bool) {
 
 // addMissRefusals asks the gates about the first near misses, and puts those that are refused behind the others of these.
 func (d *Decider) addMissRefusals(ctx context.Context, e *Explanation) error {
-	v, in := e.Decision.View, e.Decision.Claim.Claim
-	if !d.isGated(v.Kind) {
+	if !d.isGated(e.Decision.View.Kind) {
 		return nil
 	}
 	first := e.NearMisses[:min(len(e.NearMisses), v1beta1.MaxRefusals)]
@@ -264,12 +263,12 @@ func (d *Decider) addMissRefusals(ctx context.Context, e *Explanation) error {
 			about = append(about, first[i].Class)
 		}
 	}
-	answers, err := d.answers(ctx, v, in, about)
+	answers, err := d.answers(ctx, e.subject(), about)
 	if err != nil {
 		return err
 	}
 	for i := range first {
-		first[i].Drop = cmp.Or(first[i].Drop, answers[first[i].Class].drops(first[i].Class))
+		first[i].Drop = cmp.Or(first[i].Drop, answers[first[i].Class].drop(first[i].Class))
 	}
 	slices.SortFunc(first, compareMisses)
 	return nil

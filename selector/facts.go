@@ -15,11 +15,11 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// subject of a decision: a claim, and what expressions say of it, nil for a kind without.
-type subject struct {
+// Subject of a test: a claim and its view, and what expressions say of it, nil for a kind without.
+type Subject struct {
 	claim.Claim
+	View  *View
 	facts *facts
-	view  *View
 }
 
 // facts are what the expressions of a ClaimKind see of one claim, and what they say of it. One goroutine uses them, for one decision.
@@ -59,7 +59,7 @@ func (f *facts) bool(e *expression.Expression) (bool, error) { return e.Bool(&f.
 
 // rank a class by its score.
 func (f *facts) rank(k *ClaimKind, c *inventory.Class) (err error) {
-	f.input.Class, f.last.by = c.Fields, k.Rules.Score
+	f.input.Class, f.last.term = c.Fields, k.Rules.Score
 	f.last.score, err = k.Rules.Score.Number(&f.input, &f.budget)
 	f.last.rank = rankOf(f.last.score)
 	if k.Strategy.Name == v1beta1.LowestScore {

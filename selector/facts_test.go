@@ -278,13 +278,13 @@ func TestTermsMeanTheWhole(t *testing.T) {
 					want = append(want, c.Name)
 				}
 			}
-			claimant := subject{d.Claim.Claim, facts, view}
+			claimant := Subject{d.Claim.Claim, view, facts}
 			view.each(claimant, func(c *inventory.Class, _ int8) bool {
-				i, _ := view.Kind.firstDrop(claimant, c)
-				if i < 0 {
+				by, _ := view.Kind.firstDrop(t.Context(), claimant, c)
+				if by == nil {
 					is = append(is, c.Name)
 				}
-				return i < 0
+				return by == nil
 			})
 			found += len(is)
 			require.ElementsMatch(t, want, is, "%d: %s of %v", step, text, claim)

@@ -24,9 +24,9 @@ import (
 )
 
 // refusing is a gate that refuses the classes of these names.
-func refusing(reason string, names ...string) Gate {
-	return Gate{Reason: reason, Text: "refused by " + reason, Admits: func(_ context.Context, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
-		return !slices.Contains(names, c.Name), nil
+func refusing(reason string, names ...string) Test {
+	return Test{Reason: reason, Text: "refused by " + reason, Drops: func(_ context.Context, _ Subject, c *inventory.Class) (bool, error) {
+		return slices.Contains(names, c.Name), nil
 	}}
 }
 
@@ -47,23 +47,23 @@ func TestGates(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		why   string
-		gates []Gate
+		gates []Test
 		newer bool // There is a newer view.
 		mode  Mode
 		limit time.Duration // of deadline
 		want  want
 	}{
-		"Open":       {why: "We should give the first of the order.", gates: []Gate{refusing("Full")}, want: want{class: order[0], reason: "MatchingClass"}},
-		"First":      {why: "We should give the second where the first is refused.", gates: []Gate{refusing("Full", order[0])}, want: want{class: order[1], dropped: "Full=1", reason: "MatchingClass"}},
-		"FirstTwo":   {why: "We should go down the order.", gates: []Gate{refusing("Full", order[0], order[1])}, want: want{class: order[2], dropped: "Full=2", reason: "MatchingClass"}},
-		"Each":       {why: "We should ask every gate.", gates: []Gate{refusing("Full", order[0]), refusing("Forbidden", order[1], order[0])}, want: want{class: order[2], dropped: "Full=1,Forbidden=1", reason: "MatchingClass"}},
-		"All":        {why: "We should say how many were refused.", gates: []Gate{refusing("Full", order...)}, want: want{dropped: "Full=3", reason: "NoMatchingClass", warning: "dropped: 3 refused by Full"}},
-		"AllKnown":   {why: "We should take new classes where all known ones are refused.", gates: []Gate{refusing("Full", order...)}, newer: true, want: want{class: "class-003", dropped: "Full=3", reason: "MatchingClass", waited: WaitFound}},
-		"AllNewer":   {why: "We should tell of those that are newer.", gates: []Gate{refusing("Full", append(slices.Clone(order), "class-003")...)}, newer: true, want: want{dropped: "Full=4", reason: "NoMatchingClass", warning: "dropped: 4 refused by Full", waited: WaitNone}},
-		"LateAll":    {why: "We should wait for nothing later.", gates: []Gate{refusing("Full", order...)}, newer: true, mode: Mode{Stored: true}, want: want{dropped: "Full=3", reason: "NoMatchingClass", warning: "dropped: 3 refused by Full"}},
-		"Fails":      {why: "We should decide nothing where a gate cannot tell.", gates: []Gate{{Admits: func(context.Context, *View, claim.Claim, *inventory.Class) (bool, error) { return false, failed }}}, want: want{err: failed}},
-		"OutOfTime":  {why: "We should not ask on after the deadline.", gates: []Gate{slow(order[0])}, limit: time.Millisecond, want: want{err: context.DeadlineExceeded}},
-		"NeverAsked": {why: "We should not ask about a class that would not be drawn.", gates: []Gate{only(t, order[0])}, want: want{class: order[0], reason: "MatchingClass"}},
+		"Open":       {why: "We should give the first of the order.", gates: []Test{refusing("Full")}, want: want{class: order[0], reason: "MatchingClass"}},
+		"First":      {why: "We should give the second where the first is refused.", gates: []Test{refusing("Full", order[0])}, want: want{class: order[1], dropped: "Full=1", reason: "MatchingClass"}},
+		"FirstTwo":   {why: "We should go down the order.", gates: []Test{refusing("Full", order[0], order[1])}, want: want{class: order[2], dropped: "Full=2", reason: "MatchingClass"}},
+		"Each":       {why: "We should ask every gate.", gates: []Test{refusing("Full", order[0]), refusing("Forbidden", order[1], order[0])}, want: want{class: order[2], dropped: "Full=1,Forbidden=1", reason: "MatchingClass"}},
+		"All":        {why: "We should say how many were refused.", gates: []Test{refusing("Full", order...)}, want: want{dropped: "Full=3", reason: "NoMatchingClass", warning: "dropped: 3 refused by Full"}},
+		"AllKnown":   {why: "We should take new classes where all known ones are refused.", gates: []Test{refusing("Full", order...)}, newer: true, want: want{class: "class-003", dropped: "Full=3", reason: "MatchingClass", waited: WaitFound}},
+		"AllNewer":   {why: "We should tell of those that are newer.", gates: []Test{refusing("Full", append(slices.Clone(order), "class-003")...)}, newer: true, want: want{dropped: "Full=4", reason: "NoMatchingClass", warning: "dropped: 4 refused by Full", waited: WaitNone}},
+		"LateAll":    {why: "We should wait for nothing later.", gates: []Test{refusing("Full", order...)}, newer: true, mode: Mode{Stored: true}, want: want{dropped: "Full=3", reason: "NoMatchingClass", warning: "dropped: 3 refused by Full"}},
+		"Fails":      {why: "We should decide nothing where a gate cannot tell.", gates: []Test{{Drops: func(context.Context, Subject, *inventory.Class) (bool, error) { return false, failed }}}, want: want{err: failed}},
+		"OutOfTime":  {why: "We should not ask on after the deadline.", gates: []Test{slow(order[0])}, limit: time.Millisecond, want: want{err: context.DeadlineExceeded}},
+		"NeverAsked": {why: "We should not ask about a class that would not be drawn.", gates: []Test{only(t, order[0])}, want: want{class: order[0], reason: "MatchingClass"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -95,26 +95,26 @@ func TestGates(t *testing.T) {
 }
 
 // slow refuses a class after its context has ended.
-func slow(name string) Gate {
-	return Gate{Admits: func(ctx context.Context, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
+func slow(name string) Test {
+	return Test{Drops: func(ctx context.Context, _ Subject, c *inventory.Class) (bool, error) {
 		<-ctx.Done()
-		return c.Name != name, nil
+		return c.Name == name, nil
 	}}
 }
 
 // only fails the test if it is asked about another class.
-func only(t *testing.T, name string) Gate {
-	return Gate{Admits: func(_ context.Context, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
+func only(t *testing.T, name string) Test {
+	return Test{Drops: func(_ context.Context, _ Subject, c *inventory.Class) (bool, error) {
 		assert.Equal(t, name, c.Name)
-		return true, nil
+		return false, nil
 	}}
 }
 
 // inOrder are all candidates in the order of the draw: a gate refuses each of them.
 func inOrder(view *View, asking claim.Claim, fresh uint64) (classes []*inventory.Class) {
-	d := Decider{Fresh: func() uint64 { return fresh }, Gates: []Gate{{Admits: func(_ context.Context, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
+	d := Decider{Fresh: func() uint64 { return fresh }, Gates: []Test{{Drops: func(_ context.Context, _ Subject, c *inventory.Class) (bool, error) {
 		classes = append(classes, c)
-		return false, nil
+		return true, nil
 	}}}}
 	if _, err := d.Decide(context.Background(), view, claim.Intake{Claim: asking}, Mode{DryRun: true}); err != nil {
 		panic(err)
@@ -137,8 +137,8 @@ func TestOrderIsTheDraw(t *testing.T) {
 		var gone []string
 		all := inOrder(view, asking, fresh)
 		for n, c := range all {
-			d := Decider{Fresh: func() uint64 { return fresh }, Gates: []Gate{{Admits: func(_ context.Context, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
-				return !slices.Contains(gone, c.String()+c.Kind.Name), nil
+			d := Decider{Fresh: func() uint64 { return fresh }, Gates: []Test{{Drops: func(_ context.Context, _ Subject, c *inventory.Class) (bool, error) {
+				return slices.Contains(gone, c.String()+c.Kind.Name), nil
 			}}}}
 			got := decided(t, &d, view, claim.Intake{Claim: asking}, Mode{DryRun: true})
 			require.Same(t, c, got.Class, "We should draw candidate %d of %d after those before it (%d)", n, len(all), i)
@@ -152,9 +152,9 @@ func TestOrderIsTheDraw(t *testing.T) {
 func TestRefusalsAreBounded(t *testing.T) {
 	view := NewView(NewClaimKind(postgres()), []*inventory.Classes{manyClasses("as.example.org", 10_000, 10_000)})
 	asked := 0
-	d := Decider{Gates: []Gate{{Text: "forbidden", Admits: func(context.Context, *View, claim.Claim, *inventory.Class) (bool, error) {
+	d := Decider{Gates: []Test{{Text: "forbidden", Drops: func(context.Context, Subject, *inventory.Class) (bool, error) {
 		asked++
-		return false, nil
+		return true, nil
 	}}}}
 	allocated := allocating(func() {
 		asked = 0
@@ -169,7 +169,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 // A strategy commits the class that the gates admit, and no other.
 func TestGatesComeBeforeTheCommit(t *testing.T) {
 	view := NewView(kindOf(spec(`{choice: {strategy: RoundRobin}}`)), []*inventory.Classes{manyClasses("as.example.org", 3, 3)})
-	d := Decider{Gates: []Gate{refusing("Full", "class-001")}}
+	d := Decider{Gates: []Test{refusing("Full", "class-001")}}
 	got := map[string]int{}
 	for i := range 10 {
 		decision := decided(t, &d, view, claim.Intake{Claim: nthClaim(i)}, Mode{})
@@ -199,7 +199,7 @@ func TestModes(t *testing.T) {
 func TestExplainRefusals(t *testing.T) {
 	view := NewView(NewClaimKind(postgres()), []*inventory.Classes{manyClasses("as.example.org", 3, 3)})
 	first := choose(view, nthClaim(1), 0).Class
-	d := Decider{Gates: []Gate{refusing("Full", first.Name)}}
+	d := Decider{Gates: []Test{refusing("Full", first.Name)}}
 	e, err := d.Explain(t.Context(), view, claim.Intake{Claim: nthClaim(1)})
 	require.NoError(t, err)
 	assert.Equal(t, []Drop{{ClassName: NameOf(first), Class: first, Reason: "Full", Text: "refused by Full"}}, e.Dropped, "We should tell what a gate refused.")
@@ -207,7 +207,7 @@ func TestExplainRefusals(t *testing.T) {
 	assert.Equal(t, Odds{1, 2}, e.Candidates[0].Odds, "We should give the odds among those that are left.")
 
 	last := inOrder(view, nthClaim(1), 0)[2]
-	d.Gates = []Gate{refusing("Full", last.Name)}
+	d.Gates = []Test{refusing("Full", last.Name)}
 	e, err = d.Explain(t.Context(), view, claim.Intake{Claim: nthClaim(1)})
 	require.NoError(t, err)
 	assert.Same(t, first, e.Decision.Class)
@@ -233,7 +233,7 @@ func TestExplainDefaultsOfSeats(t *testing.T) {
 		"Own": {why: "We should offer the namespace's default alone.", class: "own", dropped: "NotOfNamespace"},
 		"All": {why: "We should take the next where the claim may not use its own.", refused: "own", class: "all", dropped: "Full"},
 	} {
-		d := Decider{Gates: []Gate{refusing("Full", tc.refused)}}
+		d := Decider{Gates: []Test{refusing("Full", tc.refused)}}
 		e, err := d.Explain(t.Context(), view, claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db"}})
 		require.NoError(t, err, name)
 		require.Len(t, e.Candidates, 1, tc.why)
@@ -247,8 +247,8 @@ func TestExplainDefaultsOfSeats(t *testing.T) {
 // A command may take its time, as no server may.
 func TestPatience(t *testing.T) {
 	view := NewView(NewClaimKind(postgres()), []*inventory.Classes{manyClasses("as.example.org", 300, 300)})
-	d := Decider{Patient: true, Gates: []Gate{{Text: "forbidden", Admits: func(_ context.Context, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
-		return c.Name == "class-042", nil
+	d := Decider{Patient: true, Gates: []Test{{Text: "forbidden", Drops: func(_ context.Context, _ Subject, c *inventory.Class) (bool, error) {
+		return c.Name != "class-042", nil
 	}}}}
 	for i := range 10 {
 		got := decided(t, &d, view, claim.Intake{Claim: nthClaim(i)}, Mode{Stored: true})
@@ -263,10 +263,10 @@ func TestGateFailsLate(t *testing.T) {
 	view := NewView(kind, []*inventory.Classes{manyClasses("as.example.org", 2, 2)})
 	asked := 0
 	d := Decider{
-		Gates: []Gate{{Text: "full", Admits: func(_ context.Context, _ *View, c claim.Claim, class *inventory.Class) (bool, error) {
+		Gates: []Test{{Text: "full", Drops: func(_ context.Context, c Subject, class *inventory.Class) (bool, error) {
 			if asked++; asked == 1 { // Another claim takes the turn.
 				require.True(t, kind.memory.commit(class, kind.memory.rank(c.Namespace, class)))
-				return true, nil
+				return false, nil
 			}
 			return false, failed
 		}}},
@@ -308,14 +308,14 @@ type authorizer struct {
 	asked []string
 }
 
-func (a *authorizer) gate() Gate {
-	return Gate{
+func (a *authorizer) gate() Test {
+	return Test{
 		Of: func(k *ClaimKind) bool { return k.Use != "" }, Reason: "NotAllowed", Text: "not allowed for the claim",
-		Admits: func(_ context.Context, v *View, c claim.Claim, class *inventory.Class) (bool, error) {
+		Drops: func(_ context.Context, c Subject, class *inventory.Class) (bool, error) {
 			a.mu.Lock()
 			a.asked = append(a.asked, class.Name)
 			a.mu.Unlock()
-			return slices.Contains(a.allowed[v.Kind.UserOf(c).String()], class.Name), nil
+			return !slices.Contains(a.allowed[c.View.Kind.UserOf(c.Claim).String()], class.Name), nil
 		},
 	}
 }
@@ -374,7 +374,7 @@ func TestUse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			view := NewView(NewClaimKind(usedByNamespaces()), []*inventory.Classes{manyClasses("as.example.org", 1000, 990)})
 			a := &authorizer{allowed: map[string][]string{team: tc.allowed, `namespace "other"`: named(0, 1000)}}
-			d := Decider{Gates: []Gate{a.gate()}}
+			d := Decider{Gates: []Test{a.gate()}}
 			switch tc.roles {
 			case "all":
 				d.Grants = a.grants()
@@ -423,7 +423,7 @@ func TestUseOfDefaults(t *testing.T) {
 		a := &authorizer{allowed: map[string][]string{`namespace "team"`: tc.allowed}}
 		for _, grants := range []func() *access.Grants{nil, a.grants(), a.grants(`namespace "team"`)} {
 			t.Run(name, func(t *testing.T) {
-				d := Decider{Gates: []Gate{a.gate()}, Grants: grants}
+				d := Decider{Gates: []Test{a.gate()}, Grants: grants}
 				got := decided(t, &d, view, claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db"}}, Mode{})
 				if tc.want == "" {
 					require.Nil(t, got.Class)
@@ -462,7 +462,7 @@ func TestUseOfDefaultIfAny(t *testing.T) {
 	of := newKind("as.example.org", "A")
 	hidden := of.NewClass(&metav1.ObjectMeta{Name: "hidden", Annotations: map[string]string{defaultAnnotation: "true"}}, nil)
 	a := &authorizer{}
-	d := Decider{Gates: []Gate{a.gate()}}
+	d := Decider{Gates: []Test{a.gate()}}
 	got := decided(t, &d, NewView(NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(of, []*inventory.Class{hidden})}), claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db"}}, Mode{})
 	assert.Nil(t, got.Class)
 	assert.False(t, got.Denied(), "We should not refuse it for a default that it may not use.")
@@ -483,7 +483,7 @@ func TestUseOfManySeats(t *testing.T) {
 		inventory.NewClasses(own, owned), inventory.NewClasses(all, []*inventory.Class{all.NewClass(&metav1.ObjectMeta{Name: "all", Annotations: mark}, nil)}),
 	})
 	a := &authorizer{allowed: map[string][]string{`namespace "team"`: {"all"}}}
-	d := Decider{Gates: []Gate{a.gate()}, Grants: a.grants()}
+	d := Decider{Gates: []Test{a.gate()}, Grants: a.grants()}
 	got := decided(t, &d, view, claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db"}}, Mode{})
 	require.NotNil(t, got.Class)
 	assert.Equal(t, "all", got.Class.Name)
@@ -493,7 +493,7 @@ func TestUseOfManySeats(t *testing.T) {
 // An authorizer that fails for what else a claim may use does not make it fail.
 func TestUsableIsNotNeeded(t *testing.T) {
 	view := NewView(NewClaimKind(usedByNamespaces()), []*inventory.Classes{manyClasses("as.example.org", 3, 0)})
-	d := Decider{Gates: []Gate{{Of: func(k *ClaimKind) bool { return k.Use != "" }, Admits: func(context.Context, *View, claim.Claim, *inventory.Class) (bool, error) {
+	d := Decider{Gates: []Test{{Of: func(k *ClaimKind) bool { return k.Use != "" }, Drops: func(context.Context, Subject, *inventory.Class) (bool, error) {
 		return false, errors.New("no answer")
 	}}}}
 	got := decided(t, &d, view, claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db", Selector: gold}}, Mode{})
@@ -512,7 +512,7 @@ func TestUseBesideCostlyExpressions(t *testing.T) {
 	for i := range 40 {
 		a := &authorizer{allowed: map[string][]string{`namespace "team"`: {fmt.Sprintf("class-%03d", i)}}}
 		object := map[string]any{"spec": map[string]any{"n": numbers, "classSelector": map[string]any{}}}
-		got, err := (&Decider{Gates: []Gate{a.gate()}}).Decide(t.Context(), view, view.Kind.Reader.Read("team", fmt.Sprint("db-", i), object), Mode{})
+		got, err := (&Decider{Gates: []Test{a.gate()}}).Decide(t.Context(), view, view.Kind.Reader.Read("team", fmt.Sprint("db-", i), object), Mode{})
 		switch {
 		case err != nil:
 			require.ErrorContains(t, err, "cost too much CPU for so many classes")
@@ -531,7 +531,7 @@ func TestUnlikelyClassesAreNotJudged(t *testing.T) {
 	world := newExpressive(specs(`{classes: {use: {subject: Namespace}, fits: [{name: "Size", expression: "claim.spec.n.all(a, a < class.spec.size)"}]}}`, `{}`))
 	world.withMany(1000, "class-%03d", map[string]any{"size": int64(1000)})
 	view := world.view()
-	d := Decider{Gates: []Gate{(&authorizer{}).gate()}, Grants: func() *access.Grants { return access.NewGrants(nil, nil) }}
+	d := Decider{Gates: []Test{(&authorizer{}).gate()}, Grants: func() *access.Grants { return access.NewGrants(nil, nil) }}
 	object := map[string]any{"spec": map[string]any{"n": []any{int64(1), int64(2), int64(3)}, "classSelector": map[string]any{}}}
 	got := decided(t, &d, view, view.Kind.Reader.Read("team", "db", object), Mode{})
 	assert.Nil(t, got.Class)
@@ -539,16 +539,16 @@ func TestUnlikelyClassesAreNotJudged(t *testing.T) {
 	assert.Len(t, got.Refused, v1beta1.MaxUnlikelyRefusals)
 }
 
-// A filter that fails for one class drops that class, and says so.
+// A test that fails for one class drops that class, and says so.
 func TestFilterFailsForOneClass(t *testing.T) {
 	kind := NewClaimKind(postgres())
-	kind.filters = append(kind.filters, filter{"Unfit", "unfit", nil, func(_ subject, c *inventory.Class) (bool, error) {
+	kind.free = len(kind.tests) + 1
+	kind.tests = append(kind.tests, Test{Reason: "Unfit", Text: "unfit", at: len(kind.tests), Drops: func(_ context.Context, _ Subject, c *inventory.Class) (bool, error) {
 		if c.Name == "class-001" {
 			return false, errors.New("no such field: spec.size")
 		}
 		return c.Name == "class-002", nil
 	}})
-	kind.free = len(kind.filters)
 	view := NewView(kind, []*inventory.Classes{manyClasses("as.example.org", 4, 4)})
 	got := choose(view, nthClaim(1), 0)
 	assert.Equal(t, 2, got.Candidates, "We should offer the others.")

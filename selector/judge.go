@@ -21,23 +21,14 @@ import (
 // first, so the claim gets the class that it would get without a limit; those with long fields come last, so that they leave enough for the
 // others.
 
-// reasonCostly drops the classes that cost too much to judge, and reasonFailed those for which a fit has no result: it is not false, and
-// its author may have to mend it. reasonNoScore drops those for which the score has none.
-const (
-	reasonCostly  = "TooCostly"
-	reasonFailed  = "ExpressionError"
-	failedText    = "not judged, because an expression fails"
-	reasonNoScore = "NoScore"
-)
-
 var errCostly = errors.New("its fields are too long for the expressions of the claim kind")
 
 // judgement is what the expressions say of a class for a claim.
 type judgement struct {
-	// filter is the index of the first that drops the class, -1 if none does, by the expression that says so, or fails.
-	filter int
-	by     *expression.Expression
-	err    error
+	// by is the first test that drops the class, nil if none does, and term the expression that is not true of it, or fails.
+	by   *Test
+	term *expression.Expression
+	err  error
 	// score of the class, and its rank by that.
 	score any
 	rank  int64
@@ -47,34 +38,34 @@ type judgement struct {
 }
 
 // judgeInTurn judges a class, and waits for the turn of a costly decision before it costs too much.
-func (k *ClaimKind) judgeInTurn(ctx context.Context, claim subject, c *inventory.Class, out *outside) (filter int, err error) {
+func (k *ClaimKind) judgeInTurn(ctx context.Context, claim Subject, c *inventory.Class, out *outside) (by *Test, err error) {
 	const free = v1beta1.MaxExpressionCost - v1beta1.FreeExpressionCost
 	if f := claim.facts; f.err == nil && f.budget.Left < free {
 		f.err = out.enter(ctx)
 	}
-	return k.judge(claim, c)
+	return k.judge(ctx, claim, c)
 }
 
-// judge returns the index of the first filter with an expression that drops a class, -1 if none does. Nothing is evaluated for one that is
-// remembered, but it costs as much again: so those that explain a decision agree with those that make it.
-func (k *ClaimKind) judge(claim subject, c *inventory.Class) (filter int, err error) {
+// judge returns the first judged test that drops a class, nil if none does. Nothing is evaluated for a class that is remembered, but it
+// costs as much again: so those that explain a decision agree with those that make it.
+func (k *ClaimKind) judge(ctx context.Context, claim Subject, c *inventory.Class) (by *Test, err error) {
 	f, left := claim.facts, claim.facts.budget.Left
 	if f.err != nil {
-		return k.free, f.err
+		return k.costly(), f.err
 	}
 	j, known := f.judged[c]
 	f.last, f.of = j, c
 	switch {
 	case known && j.cost > left:
 		f.budget.Left = 0
-		return k.free, expression.ErrBudget
+		return k.costly(), expression.ErrBudget
 	case known:
 		f.budget.Left -= j.cost
 	default:
 		f.budget.Left = min(left, v1beta1.MaxClassExpressionCost)
 		part := f.budget.Left
-		filter, err = k.evaluate(claim, c, left)
-		f.last.filter, f.last.err, f.last.cost = filter, err, part-f.budget.Left
+		by, err = k.evaluate(ctx, claim, c, left)
+		f.last.by, f.last.err, f.last.cost = by, err, part-f.budget.Left
 		f.budget.Left = left - f.last.cost
 		if f.remembers && !errors.Is(err, expression.ErrBudget) {
 			if f.judged == nil {
@@ -86,33 +77,29 @@ func (k *ClaimKind) judge(claim subject, c *inventory.Class) (filter int, err er
 	if f.costly == nil {
 		f.costly = f.last.costly
 	}
-	return f.last.filter, f.last.err
+	return f.last.by, f.last.err
 }
 
-// evaluate the filters with an expression. The claim has so much left, of which the budget has what one class may cost.
-func (k *ClaimKind) evaluate(claim subject, c *inventory.Class, left uint64) (filter int, err error) {
-	for i := k.free; i < len(k.filters); i++ {
-		dropped, err := k.filters[i].drops(claim, c)
-		switch {
-		case errors.Is(err, expression.ErrBudget) && left > v1beta1.MaxClassExpressionCost:
-			if length, problem := claim.longest(k.Reader); length >= c.Fields.Length() {
-				claim.facts.last.costly = problem // The claim has longer fields than the class.
-			}
-			return k.free, errCostly
-		case errors.Is(err, expression.ErrBudget):
-			return k.free, err
-		case err != nil && k.filters[i].reason != reasonNoScore:
-			return k.free + 1, err
-		case dropped || err != nil:
-			return i, err
+// evaluate the judged tests. The claim has so much left, of which the budget has what one class may cost.
+func (k *ClaimKind) evaluate(ctx context.Context, claim Subject, c *inventory.Class, left uint64) (*Test, error) {
+	by, err := firstDrop(ctx, k.judged(), claim, c)
+	switch {
+	case errors.Is(err, expression.ErrBudget) && left > v1beta1.MaxClassExpressionCost:
+		if length, problem := claim.longest(k.Reader); length >= c.Fields.Length() {
+			claim.facts.last.costly = problem // The claim has longer fields than the class.
 		}
+		return k.costly(), errCostly
+	case errors.Is(err, expression.ErrBudget):
+		return k.costly(), err
+	case err != nil && by.Reason != reasonNoScore:
+		return k.failed(), err
 	}
-	return -1, nil
+	return by, err
 }
 
 // longest returns what it costs to go through all that expressions look at beside the class,
 // and an error for the longest field of the claim.
-func (s subject) longest(r *claim.Reader) (all uint64, _ *field.Error) {
+func (s Subject) longest(r *claim.Reader) (all uint64, _ *field.Error) {
 	at, most := field.NewPath("metadata"), uint64(0)
 	for _, p := range r.LooksAt.Paths() {
 		value, _ := p.Lookup(s.Object)
@@ -166,7 +153,7 @@ func (o *order) judgeRest(ctx context.Context, best *candidate, decision *Decisi
 // leave a class that cannot be judged any more.
 func (d *Decision) leave(c *inventory.Class) {
 	if c.Fields.Length() > v1beta1.LongExpressionCost { // It pays for itself.
-		d.drop(d.View.Kind.free, c, errCostly)
+		d.drop(d.View.Kind.costly(), c, errCostly)
 	} else {
 		d.Unjudged++
 	}
@@ -178,13 +165,13 @@ func (o *order) mayPrefer(c, best *candidate) bool {
 	return best.class == nil || o.view.Kind.Rules.Score != nil || c.before(best)
 }
 
-// drop counts a class that a filter dropped.
-func (d *Decision) drop(filter int, c *inventory.Class, err error) {
+// drop counts a class that a test dropped.
+func (d *Decision) drop(by *Test, c *inventory.Class, err error) {
 	if d.Dropped == nil {
-		d.Dropped = make([]int, len(d.View.Kind.filters))
+		d.Dropped = make([]int, len(d.View.Kind.tests))
 	}
-	d.Dropped[filter]++
-	if d.View.Kind.filters[filter].reason == reasonCordoned && (d.cordoned == nil || inventory.Compare(c, d.cordoned) < 0) {
+	d.Dropped[by.at]++
+	if by.Reason == reasonCordoned && (d.cordoned == nil || inventory.Compare(c, d.cordoned) < 0) {
 		d.cordoned = c
 	}
 	if err != nil && (d.dropErr == nil || inventory.Compare(c, d.dropErr) < 0) {
@@ -195,7 +182,7 @@ func (d *Decision) drop(filter int, c *inventory.Class, err error) {
 // drops reports whether a class does not fit the claim, and why an expression fails. The judgement has the term that says so.
 func (f *facts) drops(of *rules.Fit, c *inventory.Class) (bool, error) {
 	by, err := f.firstUnmet(of, c)
-	f.last.by = by
+	f.last.term = by
 	return by != nil || err != nil, err
 }
 
@@ -238,48 +225,3 @@ func failedFit(of *rules.Fit, err error) error {
 func (e *fitError) Error() string { return "the expression " + e.field + " fails: " + e.err.Error() }
 
 func (e *fitError) Unwrap() error { return e.err }
-
-// linkedFilter drops by the fits of class kinds that have this name.
-func linkedFilter(of rules.LinkedFit) filter {
-	return filter{of.Name, of.Text, nil, func(claim subject, c *inventory.Class) (bool, error) {
-		for _, f := range c.Kind.ForClaims.Fits {
-			if f.Name == of.Name {
-				if dropped, err := claim.facts.drops(f, c); dropped || err != nil {
-					return true, err
-				}
-			}
-		}
-		return false, nil
-	}}
-}
-
-// compileFilters for the claims of a kind: those of the table, then those that evaluate expressions: of the fits of the kind and of its
-// class kinds, and of the score. The first two of these drop nothing: they count the classes that cost too much, and those for which an
-// expression fails.
-func (k *ClaimKind) compileFilters() {
-	for _, f := range filters {
-		if f.isOf == nil || f.isOf(k) {
-			k.filters = append(k.filters, f)
-		}
-	}
-	k.free = len(k.filters)
-	none := func(subject, *inventory.Class) (bool, error) { return false, nil }
-	judges := []filter{{reasonCostly, "too costly to judge", nil, none}, {reasonFailed, failedText, nil, none}}
-	for _, f := range k.Rules.Fits {
-		judges = append(judges, filter{f.Name, f.Text, nil, func(claim subject, c *inventory.Class) (bool, error) {
-			return claim.facts.drops(f, c)
-		}})
-	}
-	for _, f := range k.Rules.LinkedFits {
-		judges = append(judges, linkedFilter(f))
-	}
-	if k.Rules.Score != nil {
-		judges = append(judges, filter{reasonNoScore, "without a score", nil, func(claim subject, c *inventory.Class) (bool, error) {
-			err := claim.facts.rank(k, c)
-			return err != nil, err
-		}})
-	}
-	if len(judges) > 2 {
-		k.filters = append(k.filters, judges...)
-	}
-}

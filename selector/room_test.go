@@ -120,8 +120,8 @@ func TestFull(t *testing.T) {
 	v.Kind.Room = nil
 	assert.Equal(t, 3, decide().Candidates, "All should fit where it is not known how much is taken.")
 
-	for _, f := range NewClaimKind(postgres(), &v1beta1.ClassKind{}).filters {
-		assert.NotEqual(t, reasonFull, f.reason, "A kind without a capacity should have no such filter.")
+	for _, f := range NewClaimKind(postgres(), &v1beta1.ClassKind{}).tests {
+		assert.NotEqual(t, reasonFull, f.Reason, "A kind without a capacity should have no such test.")
 	}
 	assert.False(t, v.Kind.Same(NewClaimKind(e.claims)), "A kind should be another one with a capacity.")
 	assert.True(t, v.Kind.Same(e.view().Kind))

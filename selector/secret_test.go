@@ -81,7 +81,7 @@ func TestSecretsDoNotShow(t *testing.T) {
 									}
 									answer := func(v *View) string {
 										a := &authorizer{allowed: map[string][]string{`namespace "team"`: allowed}}
-										d := Decider{Gates: []Gate{a.gate()}}
+										d := Decider{Gates: []Test{a.gate()}}
 										if roles == "known" {
 											d.Grants = a.grants()
 										}

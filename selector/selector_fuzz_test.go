@@ -241,7 +241,7 @@ func (w *fuzzedWorld) selected(s labels.Selector) (found []string) {
 }
 
 func asked(v *View, c claim.Claim) (found []string) {
-	v.each(subject{Claim: c}, func(c *inventory.Class, _ int8) bool {
+	v.each(Subject{Claim: c}, func(c *inventory.Class, _ int8) bool {
 		found = append(found, c.Name)
 		return true
 	})

@@ -2,6 +2,7 @@ package selector
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -195,18 +196,18 @@ func (v *View) PolicyDefault() (*inventory.Class, *inventory.Fault) {
 	if why := classNeedsWebhook(c, v.Kind.Strategy.Weighted); why != "" {
 		return nil, inventory.Faultf(v1beta1.ReasonNeedsWebhook, "%s", why)
 	}
-	i, _ := v.Kind.firstDrop(subject{view: v}, c) // It fails for expressions alone, and there are none.
-	if i < 0 {
+	by, _ := firstDrop(context.Background(), v.Kind.cheap(), Subject{View: v}, c) // There are no others.
+	if by == nil {
 		return c, nil
 	}
-	by, reason := &v.Kind.filters[i], v1beta1.ReasonNeedsWebhook
-	switch by.reason {
+	reason := v1beta1.ReasonNeedsWebhook
+	switch by.Reason {
 	case reasonCordoned:
 		reason = v1beta1.ReasonDefaultCordoned
 	case reasonWeightZero:
 		reason = v1beta1.ReasonWeightZero
 	}
-	return nil, inventory.Faultf(reason, "the default class %s is %s", c, by.text)
+	return nil, inventory.Faultf(reason, "the default class %s is %s", c, by.Text)
 }
 
 // needsWebhook says why only classbind can tell which class a claim without an opinion gets; empty, the API server can tell, too.

@@ -198,10 +198,10 @@ func TestWaitsRest(t *testing.T) {
 						withClass(i, kind, "gold", fmt.Sprint(n), nil)
 					}
 				}()
-				d := &Decider{Waits: i.Waits, Now: time.Now, Gates: []Gate{{Admits: func(context.Context, *View, claim.Claim, *inventory.Class) (bool, error) {
+				d := &Decider{Waits: i.Waits, Now: time.Now, Gates: []Test{{Drops: func(context.Context, Subject, *inventory.Class) (bool, error) {
 					asked++
 					time.Sleep(took)
-					return false, nil
+					return true, nil
 				}}}}
 				got := decided(t, d, i.Snapshot()[databases], claim.Intake{Claim: nthClaim(1)}, Mode{})
 				assert.Nil(t, got.Class)

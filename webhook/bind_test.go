@@ -590,11 +590,11 @@ func TestWhoMayUse(t *testing.T) {
 				}
 			}), index(sqlClasses, "gold tier=gold"))
 			binder, asked := newBinder(t, known), (*access.Subject)(nil)
-			binder.Decider.Gates = []selector.Gate{{
+			binder.Decider.Gates = []selector.Test{{
 				Of: func(k *selector.ClaimKind) bool { return k.Use != "" },
-				Admits: func(_ context.Context, v *selector.View, c claim.Claim, _ *inventory.Class) (bool, error) {
-					asked = v.Kind.UserOf(c)
-					return true, nil
+				Drops: func(_ context.Context, c selector.Subject, _ *inventory.Class) (bool, error) {
+					asked = c.View.Kind.UserOf(c.Claim)
+					return false, nil
 				},
 			}}
 			body := strings.Replace(asBody(t, newRequest(wantsGold)), `"userInfo":{}`, `"userInfo":`+tc.userInfo, 1)

@@ -34,7 +34,6 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fair"
 	"github.com/classbind/classbind/selector/inventory"
@@ -508,7 +507,7 @@ func unanswered(ctx context.Context) error {
 // A request is answered by its deadline, whatever the answer waits for, even if the body took part of the time.
 func TestReviewsEndInTime(t *testing.T) {
 	require.Less(t, deadline, v1beta1.WebhookTimeoutSeconds*time.Second, "We should give up before the API server does.")
-	gates := []selector.Gate{{Admits: func(ctx context.Context, _ *selector.View, _ claim.Claim, _ *inventory.Class) (bool, error) {
+	gates := []selector.Test{{Drops: func(ctx context.Context, _ selector.Subject, _ *inventory.Class) (bool, error) {
 		return false, unanswered(ctx)
 	}}}
 	claimKind := func(ctx context.Context, _ string) (*v1beta1.ClaimKind, error) { return nil, unanswered(ctx) }
@@ -538,7 +537,7 @@ func TestReviewsEndInTime(t *testing.T) {
 				return nil, unanswered(ctx)
 			}
 		},
-		"Admits": func(b *Binder, i *selector.Inventory) {
+		"Drops": func(b *Binder, i *selector.Inventory) {
 			i.SetClasses(index(sqlClasses, "gold tier=gold"))
 			b.Decider.Gates = gates
 		},
@@ -550,7 +549,7 @@ func TestReviewsEndInTime(t *testing.T) {
 			i.DeleteClaimKind(claimKindName)
 			b.ClaimKind = after(time.Second)
 		},
-		"await, wait, and then Admits": func(b *Binder, i *selector.Inventory) {
+		"await, wait, and then Drops": func(b *Binder, i *selector.Inventory) {
 			i.DeleteClaimKind(claimKindName)
 			b.ClaimKind, b.Decider.Waits, b.Decider.Gates = after(time.Second/2), i.Waits, gates
 			time.AfterFunc(2*time.Second+v1beta1.MaxClassWait/2, func() { i.SetClasses(index(sqlClasses, "gold tier=gold")) })
@@ -608,7 +607,7 @@ func TestReviewsEndInTime(t *testing.T) {
 		})
 	}
 	waits := append(asking(reflect.TypeFor[Binder]()), asking(reflect.TypeFor[selector.Decider]())...)
-	assert.Subset(t, binders, append(waits, asking(reflect.TypeFor[selector.Gate]())...), "We should know of all that a claim may wait for.")
+	assert.Subset(t, binders, append(waits, asking(reflect.TypeFor[selector.Test]())...), "We should know of all that a claim may wait for.")
 	assert.Subset(t, guards, asking(reflect.TypeFor[Guard]()), "We should know of all that a class may wait for.")
 }
 

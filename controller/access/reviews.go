@@ -19,7 +19,6 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/access"
-	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fair"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
@@ -55,21 +54,22 @@ func NewReviews(client authorizationclient.SubjectAccessReviewInterface) *Review
 func (r *Reviews) RegisterMetrics() error { return metrics.Registry.Register(r.answered) }
 
 // Gate is for the claims that may not use all classes.
-func (r *Reviews) Gate() selector.Gate {
-	return selector.Gate{
+func (r *Reviews) Gate() selector.Test {
+	return selector.Test{
 		Of:     func(k *selector.ClaimKind) bool { return k.Use != "" },
 		Reason: "NotAllowed", Text: "not allowed for the claim",
-		Admits: func(ctx context.Context, v *selector.View, c claim.Claim, class *inventory.Class) (bool, error) {
-			user, now := v.Kind.UserOf(c), r.rolesNow()
+		Drops: func(ctx context.Context, claim selector.Subject, class *inventory.Class) (bool, error) {
+			kind := claim.View.Kind
+			user, now := kind.UserOf(claim.Claim), r.rolesNow()
 			granted := now.grants.Of(user)
-			for _, use := range v.Uses(c.Namespace, class) {
+			for _, use := range claim.View.Uses(claim.Namespace, class) {
 				byRole := granted.Allows(use.Resource.GroupResource(), use.Namespace, use.Name)
-				allowed, err := r.allowed(ctx, v.Kind.Name, c.Namespace, user, use, byRole, now)
+				allowed, err := r.allowed(ctx, kind.Name, claim.Namespace, user, use, byRole, now)
 				if !allowed || err != nil {
-					return false, err
+					return true, err
 				}
 			}
-			return true, nil
+			return false, nil
 		},
 	}
 }

@@ -84,8 +84,8 @@ func TestGate(t *testing.T) {
 			assert.True(t, gate.Of(v.Kind))
 			assert.False(t, gate.Of(selector.NewClaimKind(&v1beta1.ClaimKind{})), "We should not ask about kinds whose classes all may use.")
 			for range 2 {
-				allowed, err := gate.Admits(t.Context(), v, tc.claim, class)
-				assert.Equal(t, tc.allowed, allowed, tc.why)
+				refused, err := gate.Drops(t.Context(), selector.Subject{Claim: tc.claim, View: v}, class)
+				assert.Equal(t, tc.allowed, !refused, tc.why)
 				controllertest.RequireError(t, tc.wantErr, err, tc.why)
 			}
 			if tc.wantErr != "" {
@@ -111,9 +111,9 @@ func TestAnswersAreKept(t *testing.T) {
 		gate := r.Gate()
 		v, class := world(v1beta1.UseByNamespace)
 		admits := func(c claim.Claim) bool {
-			allowed, err := gate.Admits(t.Context(), v, c, class)
+			refused, err := gate.Drops(t.Context(), selector.Subject{Claim: c, View: v}, class)
 			require.NoError(t, err)
-			return allowed
+			return !refused
 		}
 		assert.True(t, admits(claim.Claim{Namespace: "a"}))
 		assert.False(t, admits(claim.Claim{Namespace: "b"}), "We should not take the answer of another namespace.")
@@ -151,8 +151,8 @@ func TestReviewsThatHang(t *testing.T) {
 		full := atomic.Int32{}
 		for range 2 * v1beta1.AccessReviews.WaitingPerKey {
 			go func() {
-				allowed, err := gate.Admits(ctx, v, claim.Claim{Namespace: "slow"}, class)
-				assert.False(t, allowed)
+				refused, err := gate.Drops(ctx, selector.Subject{Claim: claim.Claim{Namespace: "slow"}, View: v}, class)
+				assert.True(t, refused)
 				if errors.Is(err, fair.ErrKeyFull) {
 					full.Add(1)
 				} else {
@@ -166,12 +166,12 @@ func TestReviewsThatHang(t *testing.T) {
 		ended, end := context.WithCancel(t.Context())
 		end()
 		for range 2 * v1beta1.AccessReviews.PerKey { // None of them takes a place for good.
-			_, err := gate.Admits(ended, v, claim.Claim{Namespace: "quick"}, class)
+			_, err := gate.Drops(ended, selector.Subject{Claim: claim.Claim{Namespace: "quick"}, View: v}, class)
 			require.ErrorIs(t, err, context.Canceled)
 		}
-		allowed, err := gate.Admits(ctx, v, claim.Claim{Namespace: "quick"}, class)
+		refused, err := gate.Drops(ctx, selector.Subject{Claim: claim.Claim{Namespace: "quick"}, View: v}, class)
 		require.NoError(t, err)
-		assert.True(t, allowed, "We should ask for others meanwhile.")
+		assert.False(t, refused, "We should ask for others meanwhile.")
 		<-ctx.Done()
 		synctest.Wait()
 	})

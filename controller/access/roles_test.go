@@ -28,6 +28,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/access"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
@@ -222,7 +223,7 @@ func TestGateCost(t *testing.T) {
 	r.Grants = func() *access.Grants { return grants }
 	meter.Measure(t, 0, func() {
 		for range 100 {
-			_, err := r.Gate().Admits(t.Context(), v, claim.Claim{Namespace: "team"}, class)
+			_, err := r.Gate().Drops(t.Context(), selector.Subject{Claim: claim.Claim{Namespace: "team"}, View: v}, class)
 			require.NoError(t, err)
 		}
 	})
@@ -272,9 +273,9 @@ func TestKeptAnswersEnd(t *testing.T) {
 		}
 		v, class := world(v1beta1.UseByNamespace)
 		admits := func() bool {
-			allowed, err := r.Gate().Admits(t.Context(), v, claim.Claim{Namespace: "team"}, class)
+			refused, err := r.Gate().Drops(t.Context(), selector.Subject{Claim: claim.Claim{Namespace: "team"}, View: v}, class)
 			require.NoError(t, err)
-			return allowed
+			return !refused
 		}
 		r.Grants = with("a")
 		for range 2 {

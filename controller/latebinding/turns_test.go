@@ -160,9 +160,9 @@ func TestRefusedByAGate(t *testing.T) {
 			return patched(r), nil
 		})
 		b.Events = noEvents{created: &events}
-		b.Decider.Gates = []selector.Gate{{Reason: "Full", Text: "full", Admits: func(_ context.Context, _ *selector.View, _ claim.Claim, _ *inventory.Class) (bool, error) {
+		b.Decider.Gates = []selector.Test{{Reason: "Full", Text: "full", Drops: func(context.Context, selector.Subject, *inventory.Class) (bool, error) {
 			asked.Add(1)
-			return open.Load(), nil
+			return !open.Load(), nil
 		}}}
 		for i := range waiting {
 			addClaim(t, claims, claimJSON(i, wantsGold, "team"))

@@ -73,7 +73,7 @@ func (f *Fit) ServedBy(class *expression.Object, budget *expression.Budget) (by 
 	return nil, nil
 }
 
-// LinkedFit is what the filter for the fits of one name of class kinds says.
+// LinkedFit is what the test for the fits of one name of class kinds says.
 type LinkedFit struct{ Name, Text string }
 
 // derivedKey is the key of a field in the index. No label has it.

@@ -29,7 +29,7 @@ type ForClaims struct {
 	Usage          *expression.Expression
 	PartitionOf    *expression.Expression // of a claim
 	PartitionClass *expression.Expression
-	// Linked is what the fits of its class kinds look at in a claim, and linkedFits what their filters say.
+	// Linked is what the fits of its class kinds look at in a claim, and linkedFits what their tests say.
 	Linked     []fields.Path
 	LinkedFits []LinkedFit
 

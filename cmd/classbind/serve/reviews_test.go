@@ -174,7 +174,7 @@ func newWebhooks(t *testing.T, api http.RoundTripper, log logr.Logger) *unstarte
 	require.NoError(t, err)
 	s.reviews = access.NewReviews(authorization.SubjectAccessReviews())
 	s.decider = &selector.Decider{
-		Gates: []selector.Gate{s.reviews.Gate()}, Waits: s.registration.Inventory.Waits, Class: s.registration.LiveReads.NamedClass,
+		Gates: []selector.Test{s.reviews.Gate()}, Waits: s.registration.Inventory.Waits, Class: s.registration.LiveReads.NamedClass,
 		Related: s.registration.LiveReads.RelatedObject, Deadline: webhook.Deadline, Fresh: rand.Uint64, Now: time.Now,
 	}
 	s.claims, err = latebinding.NewClaims(s.registration, cached, config, s.options.namespace)

@@ -207,7 +207,7 @@ func (s *server) addControllers() (err error) {
 	s.reviews = access.NewReviews(authorization.SubjectAccessReviews())
 	s.reviews.Grants = s.roles.Grants
 	s.decider = &selector.Decider{
-		Gates: []selector.Gate{s.reviews.Gate()}, Grants: s.roles.Grants,
+		Gates: []selector.Test{s.reviews.Gate()}, Grants: s.roles.Grants,
 		Waits: s.registration.Inventory.Waits, Broken: s.registration.ClassKinds.Broken,
 		Class: s.registration.LiveReads.NamedClass, Related: s.registration.LiveReads.RelatedObject,
 		Deadline: webhook.Deadline, Fresh: rand.Uint64, Now: time.Now, Costly: webhook.CostlyDecisions(true),

@@ -33,7 +33,7 @@ func RequestOf(u *authenticationv1.UserInfo) map[string]any {
 // authorizer asks the cluster who may use which class, with the rights of whoever runs the command.
 type authorizer struct {
 	client kubernetes.Interface
-	gate   selector.Gate
+	gate   selector.Test
 
 	// me runs the command; nil until that was asked.
 	me *authenticationv1.UserInfo
@@ -89,7 +89,7 @@ func (w *World) Decider(fresh func() uint64, note func(format string, args ...an
 		return w.related(ctx, note, kind, namespace, name)
 	}
 	if w.Cluster != nil {
-		d.Gates = []selector.Gate{w.Cluster.authorizer.gate}
+		d.Gates = []selector.Test{w.Cluster.authorizer.gate}
 	}
 	return d
 }
