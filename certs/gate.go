@@ -64,9 +64,9 @@ type Gate struct {
 	trustedSince time.Time
 }
 
-// NewGate returns a gate in front of a source.
-func NewGate(source Source, name string, bundles func(context.Context) ([][]byte, time.Time, error)) *Gate {
-	g := &Gate{Source: source, Name: name, Bundles: bundles}
+// NewGate returns a gate in front of a source. It needs Bundles before it starts.
+func NewGate(source Source, name string) *Gate {
+	g := &Gate{Source: source, Name: name}
 	g.notReady.Store(&errNoCertificate)
 	return g
 }

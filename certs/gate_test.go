@@ -86,10 +86,16 @@ func (w *world) change(f func(*world)) {
 	f(w)
 }
 
+func newGate(w *world) *Gate {
+	g := NewGate(w, service)
+	g.Bundles = w.readBundles
+	return g
+}
+
 // open runs a gate in front of the world until the test ends.
 func (w *world) open(ctx context.Context, t *testing.T) *Gate {
 	t.Helper()
-	g := NewGate(w, service, w.readBundles)
+	g := newGate(w)
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { assert.NoError(t, g.Start(ctx)) })
@@ -295,7 +301,7 @@ func TestGateSaysWhy(t *testing.T) {
 		var lines []string
 		log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
 		w := &world{newestErr: errors.New("no Secret yet")}
-		g := NewGate(w, service, w.readBundles)
+		g := newGate(w)
 		require.ErrorIs(t, g.Ready(nil), errNoCertificate, "We should not be ready before we have looked.")
 		assert.False(t, g.NeedLeaderElection(), "We should serve on every replica.")
 
@@ -343,7 +349,7 @@ func TestGateMetric(t *testing.T) {
 		return controllertest.Scraped(t, metrics.Registry)["certificate_expiry_timestamp_seconds"]
 	}
 	w := &world{}
-	g := NewGate(w, service, w.readBundles)
+	g := newGate(w)
 	require.NoError(t, g.RegisterMetrics())
 	assert.Zero(t, expiry(), "We should say that there is none.")
 
@@ -383,7 +389,7 @@ func TestVerify(t *testing.T) {
 		"NobodyListens": {"We should say that nobody listens.", silent, name, ca, syscall.ECONNREFUSED.Error()},
 	} {
 		t.Run(testName, func(t *testing.T) {
-			gate := NewGate(nil, tc.name, nil)
+			gate := NewGate(nil, tc.name)
 			gate.served.Store(newIssuer(t).issue(t, tc.name, time.Hour))
 			err := gate.Verify(t.Context(), tc.address, tc.ca)
 			if tc.want == "" {
@@ -416,7 +422,7 @@ func TestCheckServing(t *testing.T) {
 	server.StartTLS()
 	address := server.Listener.Addr().String()
 
-	gate := NewGate(nil, service, nil)
+	gate := NewGate(nil, service)
 	require.ErrorIs(t, gate.CheckServing(t.Context(), address), errNoCertificate, "We should not be served before there is a certificate.")
 	gate.served.Store(own)
 	require.NoError(t, gate.CheckServing(t.Context(), address), "We should not care who signed it.")

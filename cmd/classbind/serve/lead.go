@@ -37,7 +37,8 @@ const (
 // leadership runs everything that writes to the cluster while this replica leads, term after term. Each term has its own manager: a manager
 // ends when it loses its Lease, but this replica must keep answering.
 type leadership struct {
-	*server
+	server *server
+	guard  *webhook.Guard
 	// opened is closed once this replica knows all classes.
 	opened <-chan struct{}
 }
@@ -63,17 +64,18 @@ func (l *leadership) Start(ctx context.Context) error {
 
 // term waits until this replica leads, and returns when it leads no more.
 func (l *leadership) term(ctx context.Context) error {
-	mgr, err := ctrl.NewManager(l.cluster, ctrl.Options{
-		Scheme:                        l.scheme,
-		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return l.mgr.GetRESTMapper(), nil },
+	s := l.server
+	mgr, err := ctrl.NewManager(s.cluster, ctrl.Options{
+		Scheme:                        s.scheme,
+		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return s.mgr.GetRESTMapper(), nil },
 		Logger:                        logf.FromContext(ctx),
 		Metrics:                       metricsserver.Options{BindAddress: "0"}, // The replica's own manager serves all metrics.
-		LeaderElection:                l.options.leaderElect,
+		LeaderElection:                s.options.leaderElect,
 		LeaderElectionID:              v1beta1.LeaderLease,
-		LeaderElectionNamespace:       l.options.namespace,
+		LeaderElectionNamespace:       s.options.namespace,
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       new(stopTimeout / 2), // So that the Lease is released in time.
-		Cache:                         leaderCacheOptions(l.options.namespace, l.options.caSecret()),
+		Cache:                         leaderCacheOptions(s.options.namespace, s.options.caSecret()),
 		NewCache:                      newCache,
 		Controller:                    config.Controller{SkipNameValidation: new(true)}, // The next term uses the same names.
 	})
@@ -81,20 +83,20 @@ func (l *leadership) term(ctx context.Context) error {
 		return fmt.Errorf("cannot connect to the cluster: %w", err)
 	}
 	configurator := &webhookconfig.Configurator{
-		Registration: l.registration, Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
-		Serving:  func(ctx context.Context, ca []byte) error { return l.gate.Verify(ctx, l.options.webhookAddress, ca) },
-		Servable: l.registration.Servable, Guarded: l.registration.Guarded,
-		Address: webhookconfig.Address{Namespace: l.options.namespace, URL: l.options.webhookURL, Service: l.options.service},
+		Registration: s.registration, Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
+		Serving:  func(ctx context.Context, ca []byte) error { return s.gate.Verify(ctx, s.options.webhookAddress, ca) },
+		Servable: s.registration.Servable, Guarded: s.registration.Guarded,
+		Address: webhookconfig.Address{Namespace: s.options.namespace, URL: s.options.webhookURL, Service: s.options.service},
 	}
-	if l.options.webhookURL == "" {
+	if s.options.webhookURL == "" {
 		configurator.ServiceDelay = serviceDelay
 	}
 	policies := func(kind webhookconfig.PolicyKind) *webhookconfig.Policies {
-		return &webhookconfig.Policies{Kind: kind, Registration: l.registration, Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
+		return &webhookconfig.Policies{Kind: kind, Registration: s.registration, Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
 	}
 	defaults, uses := policies(webhookconfig.DefaultPolicies), policies(webhookconfig.UsePolicies)
-	memory := &webhookconfig.Memory{Registration: l.registration, Client: mgr.GetClient()}
-	events, err := corev1client.NewForConfig(l.cluster)
+	memory := &webhookconfig.Memory{Registration: s.registration, Client: mgr.GetClient()}
+	events, err := corev1client.NewForConfig(s.cluster)
 	if err != nil {
 		return fmt.Errorf("cannot make a client for events: %w", err)
 	}
@@ -102,15 +104,15 @@ func (l *leadership) term(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot tell the name of this host: %w", err)
 	}
-	decider := *l.decider
+	decider := *s.decider
 	decider.Costly = webhook.CostlyDecisions(false)
 	binder := &latebinding.Binder{
-		Claims: l.claims, Events: events, Instance: instance, Namespaces: mgr.GetClient(),
-		Rate: l.options.lateRate, Decider: &decider,
+		Claims: s.claims, Events: events, Instance: instance, Namespaces: mgr.GetClient(),
+		Rate: s.options.lateRate, Decider: &decider,
 	}
 	writer := &status.Writer{
-		Snapshot: l.registration.Inventory.Snapshot, Registration: l.registration, ClassKinds: l.registration.ClassKinds,
-		RelatedKinds: l.registration.RelatedKinds, Resources: l.registration.Resources, Claims: l.claims,
+		Snapshot: s.registration.Inventory.Snapshot, Registration: s.registration, ClassKinds: s.registration.ClassKinds,
+		RelatedKinds: s.registration.RelatedKinds, Resources: s.registration.Resources, Claims: s.claims,
 		ClaimEntries: configurator.ClaimEntries(), ClassEntries: configurator.ClassEntries(), Defaults: defaults, Uses: uses,
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 	}

@@ -172,16 +172,17 @@ func newWebhooks(t *testing.T, api http.RoundTripper, log logr.Logger) *unstarte
 	require.NoError(t, err)
 	authorization, err := authorizationclient.NewForConfig(config)
 	require.NoError(t, err)
-	s.reviews = access.NewReviews(authorization.SubjectAccessReviews())
+	reviews := access.NewReviews(authorization.SubjectAccessReviews())
 	s.decider = &selector.Decider{
-		Gates: []selector.Test{s.reviews.Gate()}, Waits: s.registration.Inventory.Waits, Class: s.registration.LiveReads.NamedClass,
+		Gates: []selector.Test{reviews.Gate()}, Waits: s.registration.Inventory.Waits, Class: s.registration.LiveReads.NamedClass,
 		Related: s.registration.LiveReads.RelatedObject, Deadline: webhook.Deadline, Fresh: rand.Uint64, Now: time.Now,
 	}
 	s.claims, err = latebinding.NewClaims(s.registration, cached, config, s.options.namespace)
 	require.NoError(t, err)
 	s.metrics = webhook.NewMetrics(s.registration.Inventory.Snapshot)
 	mgr.metrics = s.metrics
-	require.NoError(t, s.addWebhooks())
+	_, err = s.addWebhooks()
+	require.NoError(t, err)
 
 	golds := inventory.NewClassKind(&classKind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, true, claimKind)
 	known := golds.NewClass(&metav1.ObjectMeta{Namespace: "team", Name: "known", Labels: map[string]string{"tier": "known"}}, nil)

@@ -82,6 +82,7 @@ webhook configurations, all from deploy/.`,
 // stopTimeout is how long a replica takes to stop, after --shutdown-delay-duration. Both are less than the pod has: TestStopsInTime.
 const stopTimeout = 15 * time.Second
 
+// serve wires all parts, each after those that it needs, and runs them until the context ends.
 func serve(ctx context.Context, o *options, own Build) error {
 	// Claims leave many times as much garbage as the heap holds: to collect it less
 	// often saves a tenth of the CPU under full load. GOMEMLIMIT bounds scarce memory.
@@ -94,18 +95,120 @@ func serve(ctx context.Context, o *options, own Build) error {
 	slog.SetDefault(slog.New(logr.ToSlogHandler(log))) // For net/http's own messages.
 	log.Info("Starting classbind", "version", own.Version, "commit", own.Commit, "go", goruntime.Version())
 
-	s := &server{options: o, own: own, log: log, scheme: runtime.NewScheme(), drain: newDrain(ctx, o.shutdownDelay)}
-	for _, add := range []func() error{
-		s.addManager, s.addControllers, s.addWebhooks, s.addRunnables, s.addChecks,
-	} {
-		if err := add(); err != nil {
-			return err
-		}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1beta1.AddToScheme(scheme)); err != nil {
+		return fmt.Errorf("cannot make the scheme: %w", err)
 	}
-	if err := s.mgr.Start(s.drain.finished); err != nil { //nolint:contextcheck // It outlives the context until the drain is over.
+	cluster, err := clusterConfig()
+	if err != nil {
+		return err
+	}
+	source, err := o.certificates(cluster)
+	if err != nil {
+		return err
+	}
+	gate := certs.NewGate(source, o.certificateNames()[0])
+	clients, err := o.newClients(gate.GetCertificate)
+	if err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(cluster, ctrl.Options{
+		Scheme: scheme,
+		Logger: log,
+		WebhookServer: webhook.NewServer(webhook.ServerOptions{
+			Address: o.webhookAddress, HTTP2: o.http2, Log: log,
+			TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = gate.GetCertificate }, clients.configure},
+		}),
+		Metrics:                o.metricsServer(gate.GetCertificate),
+		HealthProbeBindAddress: o.probeAddress,
+		PprofBindAddress:       o.pprofAddress,
+		// Watches of an API server that does not answer would take as long as their requests.
+		GracefulShutdownTimeout: new(stopTimeout),
+		Cache:                   cacheOptions(),
+		NewCache:                newCache,
+	})
+	if err != nil {
+		return stopped("cannot connect to the cluster", err)
+	}
+	if _, err := mgr.GetRESTMapper().RESTMapping(v1beta1.GroupVersion.WithKind("ClaimKind").GroupKind()); meta.IsNoMatchError(err) {
+		return fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy: %w", err)
+	}
+	gate.Bundles = func(ctx context.Context) ([][]byte, time.Time, error) {
+		return webhookconfig.Bundles(ctx, mgr.GetClient())
+	}
+
+	registration, err := registry.NewRegistration(mgr.GetConfig(), mgr.GetClient(), mgr.GetAPIReader())
+	if err != nil {
+		return err
+	}
+	authorization, err := authorizationclient.NewForConfig(cluster)
+	if err != nil {
+		return fmt.Errorf("cannot make a client for access reviews: %w", err)
+	}
+	roles, err := access.NewRoles(cluster, registration)
+	if err != nil {
+		return err
+	}
+	reviews := access.NewReviews(authorization.SubjectAccessReviews())
+	reviews.Grants = roles.Grants
+	claims, err := latebinding.NewClaims(registration, mgr.GetClient(), cluster, o.namespace)
+	if err != nil {
+		return err
+	}
+	s := &server{
+		options: o, log: log, scheme: scheme, cluster: cluster, mgr: mgr,
+		drain: newDrain(ctx, o.shutdownDelay), clients: clients, history: &history{reader: mgr.GetAPIReader()}, gate: gate,
+		registration: registration, claims: claims, metrics: webhook.NewMetrics(registration.Inventory.Snapshot),
+		decider: &selector.Decider{
+			Gates: []selector.Test{reviews.Gate()}, Grants: roles.Grants,
+			Waits: registration.Inventory.Waits, Broken: registration.ClassKinds.Broken,
+			Class: registration.LiveReads.NamedClass, Related: registration.LiveReads.RelatedObject,
+			Deadline: webhook.Deadline, Fresh: rand.Uint64, Now: time.Now, Costly: webhook.CostlyDecisions(true),
+		},
+	}
+	guard, err := s.addWebhooks()
+	if err != nil {
+		return err
+	}
+	err = errors.Join(registration.RegisterMetrics(), reviews.RegisterMetrics(), gate.RegisterMetrics(), s.metrics.Register(),
+		claims.Metrics.Register(), own.RegisterMetrics(), loop.RegisterMetrics())
+	if err != nil {
+		return fmt.Errorf("cannot register the metrics: %w", err)
+	}
+	sightings := manager.RunnableFunc(func(ctx context.Context) error {
+		guard.Sightings.Watch(ctx, guard.Leases)
+		return nil
+	})
+	err = errors.Join(registration.SetupWithManager(mgr), claims.SetupWithManager(mgr), s.addChecks(), addAll(mgr, map[string]manager.Runnable{
+		"certificates":     source,
+		"certificate gate": gate,
+		"clients":          clients,
+		"leadership":       &leadership{server: s, guard: guard, opened: registration.Opening.Opened()},
+		"sightings":        sightings,
+		"history":          s.history,
+		"roles":            roles,
+	}))
+	if err != nil {
+		return err
+	}
+	if err := mgr.Start(s.drain.finished); err != nil { //nolint:contextcheck // It outlives the context until the drain is over.
 		return stopped("cannot go on", err)
 	}
 	return nil
+}
+
+func clusterConfig() (*rest.Config, error) {
+	cluster, err := config.GetConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, fmt.Errorf("cannot find a cluster: no ServiceAccount of a pod, and no kubeconfig ($KUBECONFIG is %q): "+
+			"name a file with --kubeconfig or $KUBECONFIG", os.Getenv("KUBECONFIG"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG", err)
+	}
+	// No client-side rate limit: claims wait for these requests. The API server protects itself better, by priority and fairness.
+	cluster.QPS = -1
+	return cluster, nil
 }
 
 // stopped says what a manager could not do: listen on an address, or else what it was doing.
@@ -117,159 +220,50 @@ func stopped(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// server is put together part by part. Each part needs those before it.
+// server has the parts that the webhooks, the checks and the leadership of a replica share.
 type server struct {
 	options *options
-	own     Build
 	log     logr.Logger
-	drain   *drain
-
 	scheme  *runtime.Scheme
 	cluster *rest.Config
-	clients *clients
 	mgr     ctrl.Manager
 
+	drain        *drain
+	clients      *clients
 	history      *history
-	source       certs.Source
 	gate         *certs.Gate
 	registration *registry.Registration
 	claims       *latebinding.Claims
-	reviews      *access.Reviews
-	roles        *access.Roles
 	decider      *selector.Decider // of claims, when they are created and later
 	metrics      *webhook.Metrics
-	guard        *webhook.Guard
 }
 
-func (s *server) addManager() (err error) {
-	o := s.options
-	if err := errors.Join(clientgoscheme.AddToScheme(s.scheme), v1beta1.AddToScheme(s.scheme)); err != nil {
-		return fmt.Errorf("cannot make the scheme: %w", err)
-	}
-	s.cluster, err = config.GetConfig()
-	if clientcmd.IsEmptyConfig(err) {
-		return fmt.Errorf("cannot find a cluster: no ServiceAccount of a pod, and no kubeconfig ($KUBECONFIG is %q): "+
-			"name a file with --kubeconfig or $KUBECONFIG", os.Getenv("KUBECONFIG"))
-	}
-	if err != nil {
-		return fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG", err)
-	}
-	// No client-side rate limit: claims wait for these requests. The API server protects itself better, by priority and fairness.
-	s.cluster.QPS = -1
-	if s.source, err = o.certificates(s.cluster); err != nil {
-		return err
-	}
-	s.gate = certs.NewGate(s.source, o.certificateNames()[0], func(ctx context.Context) ([][]byte, time.Time, error) {
-		return webhookconfig.Bundles(ctx, s.mgr.GetClient())
-	})
-	if s.clients, err = o.newClients(s.gate.GetCertificate); err != nil {
-		return err
-	}
-	s.mgr, err = ctrl.NewManager(s.cluster, ctrl.Options{
-		Scheme: s.scheme,
-		Logger: s.log,
-		WebhookServer: webhook.NewServer(webhook.ServerOptions{
-			Address: o.webhookAddress, HTTP2: o.http2, Log: s.log,
-			TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = s.gate.GetCertificate }, s.clients.configure},
-		}),
-		Metrics:                o.metricsServer(s.gate.GetCertificate),
-		HealthProbeBindAddress: o.probeAddress,
-		PprofBindAddress:       o.pprofAddress,
-		// Watches of an API server that does not answer would take as long as their requests.
-		GracefulShutdownTimeout: new(stopTimeout),
-		Cache:                   cacheOptions(),
-		NewCache:                newCache,
-	})
-	if err != nil {
-		return stopped("cannot connect to the cluster", err)
-	}
-	s.history = &history{reader: s.mgr.GetAPIReader()}
-	if _, err := s.mgr.GetRESTMapper().RESTMapping(v1beta1.GroupVersion.WithKind("ClaimKind").GroupKind()); meta.IsNoMatchError(err) {
-		return fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy: %w", err)
-	}
-	return nil
-}
-
-func (s *server) addControllers() (err error) {
-	if s.registration, err = registry.NewRegistration(s.mgr.GetConfig(), s.mgr.GetClient(), s.mgr.GetAPIReader()); err != nil {
-		return err
-	}
-	if err := s.registration.SetupWithManager(s.mgr); err != nil {
-		return err
-	}
-	authorization, err := authorizationclient.NewForConfig(s.cluster)
-	if err != nil {
-		return fmt.Errorf("cannot make a client for access reviews: %w", err)
-	}
-	if s.roles, err = access.NewRoles(s.cluster, s.registration); err != nil {
-		return err
-	}
-	s.reviews = access.NewReviews(authorization.SubjectAccessReviews())
-	s.reviews.Grants = s.roles.Grants
-	s.decider = &selector.Decider{
-		Gates: []selector.Test{s.reviews.Gate()}, Grants: s.roles.Grants,
-		Waits: s.registration.Inventory.Waits, Broken: s.registration.ClassKinds.Broken,
-		Class: s.registration.LiveReads.NamedClass, Related: s.registration.LiveReads.RelatedObject,
-		Deadline: webhook.Deadline, Fresh: rand.Uint64, Now: time.Now, Costly: webhook.CostlyDecisions(true),
-	}
-	s.claims, err = latebinding.NewClaims(s.registration, s.mgr.GetClient(), s.cluster, s.options.namespace)
-	if err != nil {
-		return err
-	}
-	if err := s.claims.SetupWithManager(s.mgr); err != nil {
-		return err
-	}
-	s.metrics = webhook.NewMetrics(s.registration.Inventory.Snapshot)
-	err = errors.Join(s.registration.RegisterMetrics(), s.reviews.RegisterMetrics(), s.gate.RegisterMetrics(), s.metrics.Register(),
-		s.claims.Metrics.Register(), s.own.RegisterMetrics(), loop.RegisterMetrics())
-	if err != nil {
-		return fmt.Errorf("cannot register the metrics: %w", err)
-	}
-	return nil
-}
-
-func (s *server) addWebhooks() error {
+func (s *server) addWebhooks() (*webhook.Guard, error) {
 	r := s.registration
 	binder := &webhook.Binder{Snapshot: r.Inventory.Snapshot, ClaimKind: r.LiveReads.ClaimKind, Metrics: s.metrics, Decider: s.decider}
 	leases, err := coordinationclient.NewForConfig(s.cluster)
 	if err != nil {
-		return fmt.Errorf("cannot make a client for Leases: %w", err)
+		return nil, fmt.Errorf("cannot make a client for Leases: %w", err)
 	}
-	s.guard = &webhook.Guard{
+	guard := &webhook.Guard{
 		Snapshot: r.Inventory.Snapshot, ClassKind: r.LiveReads.ClassKind, ClaimKind: r.LiveReads.ClaimKind,
 		Class: r.LiveReads.Class, Namespace: r.LiveReads.Namespace,
 		Leases: leases.Leases(s.options.namespace), Sightings: onedefault.NewSightings(), Window: s.options.inFlightWindow,
 		Metrics: s.metrics,
 	}
-	r.ClassKinds.OnStored(s.guard.Stored)
+	r.ClassKinds.OnStored(guard.Stored)
 	budget := semaphore.NewWeighted(v1beta1.MaxReviewBytesInFlight)
 	deletion := &webhook.Deletion{ClassKind: r.LiveReads.ClassKind, Claims: s.claims.OfClass}
 	preview := &status.Preview{Registration: r, Cache: s.mgr.GetClient(), Live: s.mgr.GetAPIReader()}
 	registration := webhook.NewRegistration(preview.ClaimKind, preview.ClassKind)
 	for path, review := range map[string]webhook.Reviewer{
 		webhook.BindPattern: binder.Review, webhook.CheckPattern: binder.Check,
-		v1beta1.GuardPath: s.guard.Review, v1beta1.DeletionPath: deletion.Review, v1beta1.RegistrationPath: registration.Review,
+		v1beta1.GuardPath: guard.Review, v1beta1.DeletionPath: deletion.Review, v1beta1.RegistrationPath: registration.Review,
 	} {
 		handler := &webhook.Handler{Review: review, BodyBudget: budget, Answered: s.metrics.Answers(path), Log: s.log}
 		s.mgr.GetWebhookServer().Register(path, s.drain.handler(s.clients.handler(s.history.handler(handler))))
 	}
-	return nil
-}
-
-func (s *server) addRunnables() error {
-	sightings := manager.RunnableFunc(func(ctx context.Context) error {
-		s.guard.Sightings.Watch(ctx, s.guard.Leases)
-		return nil
-	})
-	return addAll(s.mgr, map[string]manager.Runnable{
-		"certificates":     s.source,
-		"certificate gate": s.gate,
-		"clients":          s.clients,
-		"leadership":       &leadership{server: s, opened: s.registration.Opening.Opened()},
-		"sightings":        sightings,
-		"history":          s.history,
-		"roles":            s.roles,
-	})
+	return guard, nil
 }
 
 func addAll(mgr ctrl.Manager, runnables map[string]manager.Runnable) error {
