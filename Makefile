@@ -3,6 +3,7 @@ CONTROLLER_GEN = go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0
 CRD_REF_DOCS   = go run github.com/elastic/crd-ref-docs@v0.3.0
 HELM_DOCS      = go run github.com/norwoodj/helm-docs/cmd/helm-docs@v1.14.2
 GOLANGCI_LINT  = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+KUBE_API_LINT  = go run sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter@v0.0.0-20260716143926-092fe0c72997
 ACTIONLINT     = go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 COSIGN         = go run github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3
 CRANE          = go run github.com/google/go-containerregistry/cmd/crane@v0.22.1
@@ -81,6 +82,7 @@ generate: ## Generate deepcopy functions, CRDs, the marks of presets, the table 
 lint: ## Lint all modules, and the workflows of GitHub
 	$(ACTIONLINT)
 	CGO_ENABLED=0 $(GOLANGCI_LINT) run
+	CGO_ENABLED=0 $(KUBE_API_LINT) run --config api/kube-api-linter.yaml ./api/...
 	$(E2E) $(GOLANGCI_LINT) run --config ../.golangci.yml
 	$(MONITORING) $(GOLANGCI_LINT) run --config ../../.golangci.yml
 	$(CRDS_MODULE) $(GOLANGCI_LINT) run --config ../../.golangci.yml

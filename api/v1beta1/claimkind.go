@@ -31,7 +31,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="(has(self.spec) && has(self.spec.claims) && has(self.spec.claims.resource) ? self.spec.claims.resource : self.metadata.name) == (has(oldSelf.spec) && has(oldSelf.spec.claims) && has(oldSelf.spec.claims.resource) ? oldSelf.spec.claims.resource : oldSelf.metadata.name)",message="the resource cannot be changed: delete the ClaimKind, and create one for the other resource",fieldPath=".spec.claims.resource"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 178",message="metadata.name must be at most 178 characters long, to leave room in the names of the webhook and of the Lease",fieldPath=".metadata"
 type ClaimKind struct {
-	metav1.TypeMeta   `json:",inline"`
+	metav1.TypeMeta `json:",inline"`
+	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// +kubebuilder:default={}
@@ -221,6 +222,7 @@ type Use struct {
 	// system:serviceaccounts:NAMESPACE may use. Claims that a controller creates, or that are bound
 	// later, get the same as others. Requester is who creates the claim, or changes its reference.
 	// Example: Namespace
+	// +required
 	Subject UseSubject `json:"subject"`
 }
 
@@ -229,6 +231,7 @@ type ClassKindLink struct {
 	// Name of the ClassKind. Example: storageclasses.storage.k8s.io
 	// +kubebuilder:validation:MaxLength=230
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +required
 	Name string `json:"name"`
 }
 
@@ -300,6 +303,14 @@ type Admission struct {
 
 // ClaimKindStatus is what classbind's leader has observed, for people and tools. No replica acts on it.
 type ClaimKindStatus struct {
+	// Conditions are Ready, SingleDefault, PathsValid, ClassKindsRead and, where they apply,
+	// LateBinding, ClaimsCounted, SelectorsRead, ExpressionsValid, RelatedKnown,
+	// DefaultedByPolicy and UseEnforced.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
 	// Version of the claims for which the paths are written: that of the spec, or the
 	// one that the API server preferred when the ClaimKind was registered.
 	// +optional
@@ -355,24 +366,18 @@ type ClaimKindStatus struct {
 	// BindLater.
 	// +optional
 	WaitingClaims *int32 `json:"waitingClaims,omitempty"`
-
-	// Conditions are Ready, SingleDefault, PathsValid, ClassKindsRead and, where they apply,
-	// LateBinding, ClaimsCounted, SelectorsRead, ExpressionsValid, RelatedKnown,
-	// DefaultedByPolicy and UseEnforced.
-	// +listType=map
-	// +listMapKey=type
-	// +optional
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // DefaultClass is a class that is marked as the default.
 type DefaultClass struct {
 	// Kind of the class, as in its manifest. Example: GatewayClass
+	// +required
 	Kind string `json:"kind"`
 	// Namespace of the class, if its kind is namespaced.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 	// Name of the class. Example: internal
+	// +required
 	Name string `json:"name"`
 	// Cordoned is true if the class is cordoned, so that no new claim gets it.
 	// +optional

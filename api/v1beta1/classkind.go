@@ -22,7 +22,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['secrets', 'leases.coordination.k8s.io', 'customresourcedefinitions.apiextensions.k8s.io']) && !self.metadata.name.endsWith('.classbind.io') && !self.metadata.name.endsWith('.admissionregistration.k8s.io')",message="classbind itself needs this resource to work, so it cannot be registered",fieldPath=".metadata"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 230",message="metadata.name must be at most 230 characters long, to leave room in the name of the webhook",fieldPath=".metadata"
 type ClassKind struct {
-	metav1.TypeMeta   `json:",inline"`
+	metav1.TypeMeta `json:",inline"`
+	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// +kubebuilder:default={}
@@ -115,6 +116,7 @@ type ClaimKindLink struct {
 	// Name of the ClaimKind. Example: gateways.gateway.networking.k8s.io
 	// +kubebuilder:validation:MaxLength=178
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +required
 	Name string `json:"name"`
 }
 
@@ -156,6 +158,13 @@ func (s Source) Places() []Place {
 
 // ClassKindStatus is what classbind's leader has observed, for people and tools. No replica acts on it.
 type ClassKindStatus struct {
+	// Conditions are Ready, Guarded, ClaimKindsRegistered, WeightsValid, MarksValid,
+	// LabelsIndexed and, where they apply, CapacitiesValid and ExpressionsValid.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
 	// Classes counts the watched classes of this kind.
 	// +optional
 	Classes int32 `json:"classes"`
@@ -172,13 +181,6 @@ type ClassKindStatus struct {
 	// installed any more. classbind goes by its own record, and not by this field.
 	// +optional
 	Served bool `json:"served,omitempty"`
-
-	// Conditions are Ready, Guarded, ClaimKindsRegistered, WeightsValid, MarksValid,
-	// LabelsIndexed and, where they apply, CapacitiesValid and ExpressionsValid.
-	// +listType=map
-	// +listMapKey=type
-	// +optional
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // ClassKindList is a list of ClassKinds.

@@ -32,6 +32,7 @@ type Fit struct {
 	// Example: SameDriver
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?$`
+	// +required
 	Name string `json:"name"`
 
 	// Expression is a CEL expression that is true if the class fits. An error drops the
@@ -40,6 +41,7 @@ type Fit struct {
 	// Terms joined by && are evaluated apart: those of the class alone when the class
 	// changes; of those like class.FIELD == VALUE, an index finds the classes.
 	// Example: class.driver == related.storage.provisioner
+	// +required
 	Expression Expression `json:"expression"`
 
 	// Message says to the author of a claim why a class does not fit, after "is".
@@ -54,11 +56,13 @@ type Partition struct {
 	// Claim is a CEL expression for the partition of a claim, a string. It may use claim,
 	// namespaceObject, related and, without BindLater, request.
 	// Example: namespaceObject.metadata.labels.tenant
+	// +required
 	Claim Expression `json:"claim"`
 
 	// Class is a CEL expression for the partition whose default a class can be, a string. It
 	// may use class, without its status. A default class with an empty string is for the partitions without a
 	// default of their own. Example: class.metadata.labels.tenant
+	// +required
 	Class Expression `json:"class"`
 }
 
@@ -69,12 +73,14 @@ type Related struct {
 	// Name of the object in expressions, after "related.". Example: plan
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z][A-Za-z0-9]*$`
+	// +required
 	Name string `json:"name"`
 
 	// Resource is the kind of the object, PLURAL.GROUP, or PLURAL in the core group.
 	// Example: storageclasses.storage.k8s.io
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +required
 	Resource string `json:"resource"`
 
 	// Version in which the object is read. Without it, it is the one that the API server
@@ -88,6 +94,7 @@ type Related struct {
 	// It may use claim, namespaceObject and the related objects before this one; if it fails
 	// because one of these is absent, this one is absent, too.
 	// Example: related.volumeClaim.spec.storageClassName
+	// +required
 	NameExpression Expression `json:"nameExpression"`
 
 	// NamespaceExpression is the same for its namespace. Without it, an object of a

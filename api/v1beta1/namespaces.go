@@ -67,9 +67,11 @@ type NamespaceSelectorRequirement struct {
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="self.split('/')[0].size() <= 253",message="the part before the slash must be at most 253 characters long"
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	// +required
 	Key string `json:"key"`
 	// Operator is the relation of the label to Values. Example: NotIn
 	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
+	// +required
 	Operator metav1.LabelSelectorOperator `json:"operator"`
 	// Values of the label. Example: [payments, orders]
 	// +kubebuilder:validation:MaxItems=64
