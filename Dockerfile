@@ -1,5 +1,5 @@
 # Built with make image. make image-archive and make release make the same without a container engine:
-# e2e/image says once more what this file says below.
+# e2e/release/image says once more what this file says below.
 
 # Of the machine's own kind, whatever the image is for: Go compiles for all.
 FROM --platform=$BUILDPLATFORM golang:1.26.8@sha256:0f063af2d465d8dcae54cce04278ada488b96f77b42449c8d071e47d016cc65a AS build

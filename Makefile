@@ -68,7 +68,7 @@ image: ## Build the image IMAGE with CONTAINER_ENGINE (docker)
 .PHONY: image-archive
 image-archive: TRIMPATH := -trimpath
 image-archive: build ## Write the same image to bin/classbind.tar, without a container engine
-	$(E2E) GOOS= GOARCH= go run ./cmd/image --output ../bin/classbind.tar $(IMAGE) ../bin/classbind
+	$(E2E) GOOS= GOARCH= go run ./release/cmd/image --output ../bin/classbind.tar $(IMAGE) ../bin/classbind
 
 .PHONY: generate
 generate: ## Generate deepcopy functions, CRDs, the marks of presets, the table of the chart's values, and parts of docs/
@@ -118,12 +118,12 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 	cd e2e/docs && go mod tidy -diff
 	cd e2e/ui && go mod tidy -diff
 	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*' deploy/kinds deploy/chart/README.md docs/api-reference.md docs/api.md docs/security.md
-	@e2e/versions
+	@e2e/release/versions
 	$(MAKE) size lint unit promql docs
 
 .PHONY: size
 size: ## Print how large classbind is, and hold it against bounds
-	@e2e/size
+	@e2e/release/size
 
 # -count=1, because the tests run a command that they do not import: a cached result would prove nothing.
 .PHONY: test
@@ -165,16 +165,16 @@ e2e: build ## Run the tests in pods, in a cluster of kind's: make e2e CERTS=self
 	@e2e/on-cluster
 
 # The toolchain of a release, downloaded if it is not the one here: another writes other bytes.
-RELEASE_COMMAND := cd e2e && GOOS= GOARCH= CGO_ENABLED=0 GOFLAGS= GOTOOLCHAIN=go1.26.8 go run ./cmd/release
+RELEASE_COMMAND := cd e2e && GOOS= GOARCH= CGO_ENABLED=0 GOFLAGS= GOTOOLCHAIN=go1.26.8 go run ./release/cmd/release
 
 .PHONY: release
 release: ## Build a release of this commit into dist/: make release VERSION=v0.1.0
 	@$(RELEASE_COMMAND) build $(VERSION)
 
-# e2e/publish has the settings: IMAGE, SIGN, REGISTRY_USER, REGISTRY_PASSWORD, GITHUB_TOKEN.
+# e2e/release/publish has the settings: IMAGE, SIGN, REGISTRY_USER, REGISTRY_PASSWORD, GITHUB_TOKEN.
 .PHONY: publish
 publish: ## Push and sign the image of dist/, and create the release on GitHub: make publish VERSION=v0.1.0 SIGN=keyless
-	@COSIGN='$(COSIGN)' CRANE='$(CRANE)' SIGN='$(SIGN)' IMAGE='$(if $(filter file,$(origin IMAGE)),,$(IMAGE))' e2e/publish $(VERSION)
+	@COSIGN='$(COSIGN)' CRANE='$(CRANE)' SIGN='$(SIGN)' IMAGE='$(if $(filter file,$(origin IMAGE)),,$(IMAGE))' e2e/release/publish $(VERSION)
 
 # Run it alone, because it measures. ATTACK is one attack; without it, all run.
 .PHONY: hostile

@@ -1,4 +1,4 @@
-// Package command is the frame of the commands in cmd. It imports little, so that they start soon.
+// Package command is the frame of the commands of e2e. It imports little, so that they start soon.
 package command
 
 import (

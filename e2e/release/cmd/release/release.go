@@ -14,7 +14,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/classbind/classbind/e2e/image"
+	"github.com/classbind/classbind/e2e/release/image"
 )
 
 // Where releases are published: the image without a tag, and the files below releases/download of the project.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/classbind/classbind/e2e/command"
-	"github.com/classbind/classbind/e2e/image"
+	"github.com/classbind/classbind/e2e/release/image"
 )
 
 func main() {

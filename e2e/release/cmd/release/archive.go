@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/classbind/classbind/e2e/image"
+	"github.com/classbind/classbind/e2e/release/image"
 )
 
 // archive of the binary of a platform, with what its license wants beside it. The header of gzip has neither name nor time.

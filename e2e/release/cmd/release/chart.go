@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/classbind/classbind/e2e/image"
+	"github.com/classbind/classbind/e2e/release/image"
 )
 
 // chart packs deploy/chart under the name that helm package gives it, with the version and the image of the release. Its links
