@@ -1,8 +1,7 @@
 package v1beta1
 
-// Capacity is where a class has how much its claims may use. Each value is a quantity, such as 50,
-// "50" or "10Ti". It counts in whole units: a fraction is left out. A class without a value has no
-// limit. A class whose value is malformed or negative holds nothing.
+// Capacity is where a class has how much its claims may use. Each value is a quantity, such as 50, "50" or "10Ti". It counts in whole
+// units: a fraction is left out. A class without a value has no limit. A class whose value is malformed or negative holds nothing.
 type Capacity struct {
 	// Total is where a class has how much all its claims may use together.
 	// Example: {path: .spec.capacity}

@@ -42,12 +42,10 @@ type ClaimKind struct {
 	Status ClaimKindStatus `json:"status,omitzero"`
 }
 
-// The rules of ClaimKindSpec allow absent paths because the API server checks the default
-// of spec, which is {}, against them before it fills in the nested defaults. (This stands
-// apart because kubectl explain shows the next comment.)
+// The rules of ClaimKindSpec allow absent paths because the API server checks the default of spec, which is {}, against them before it
+// fills in the nested defaults. (This stands apart because kubectl explain shows the next comment.)
 
-// ClaimKindSpec says which claims are bound, to which classes, and how. Its defaults fit a
-// Crossplane-shaped claim.
+// ClaimKindSpec says which claims are bound, to which classes, and how. Its defaults fit a Crossplane-shaped claim.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.reference) || !has(self.reference.path) || !has(self.selector) || !has(self.selector.path) || self.reference.path != self.selector.path && !self.selector.path.startsWith(self.reference.path + '.') && !self.reference.path.startsWith(self.selector.path + '.')",message="reference.path and selector.path must not be the same field nor lie within each other",fieldPath=".reference"
 // +kubebuilder:validation:XValidation:rule="!has(self.reference) || !has(self.reference.annotation) || !has(self.selector) || !has(self.selector.annotation) || self.reference.annotation != self.selector.annotation",message="reference.annotation and selector.annotation must not be the same annotation",fieldPath=".reference"

@@ -6,8 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClassKind registers a kind of class. Its classes can satisfy the claims of the ClaimKinds
-// that it names, or that name it.
+// ClassKind registers a kind of class. Its classes can satisfy the claims of the ClaimKinds that it names, or that name it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=classbind
@@ -93,8 +92,7 @@ type ClassKindSpec struct {
 	OnDelete OnDelete `json:"onDelete,omitempty"`
 }
 
-// CountsClaims reports whether the claims of each class are counted for the sake of the class
-// kind, whatever the ClaimKinds say.
+// CountsClaims reports whether the claims of each class are counted for the sake of the class kind, whatever the ClaimKinds say.
 func (k *ClassKind) CountsClaims() bool { return k.Spec.OnDelete.Denies() || k.HasCapacity() }
 
 // IsIgnored reports whether an admin has claims decided on without the classes.
@@ -105,8 +103,7 @@ func IgnoreCommand(classKind string) string {
 	return "kubectl annotate classkind " + classKind + " " + IgnoredAnnotation + "=true"
 }
 
-// Serves reports whether the classes can satisfy the claims of a ClaimKind: one of the two names
-// the other.
+// Serves reports whether the classes can satisfy the claims of a ClaimKind: one of the two names the other.
 func (k *ClassKind) Serves(c *ClaimKind) bool {
 	return slices.Contains(k.Spec.ClaimKinds, ClaimKindLink{c.Name}) || slices.Contains(c.Spec.Classes.Kinds, ClassKindLink{k.Name})
 }
@@ -140,8 +137,7 @@ type Source struct {
 	Expression Expression `json:"expression,omitempty"`
 }
 
-// Places of the value, none for an expression. Where our own annotation counts, so does the one
-// that Crossplane 0.3 had for it.
+// Places of the value, none for an expression. Where our own annotation counts, so does the one that Crossplane 0.3 had for it.
 func (s Source) Places() []Place {
 	if s.Expression != "" {
 		return nil

@@ -41,9 +41,8 @@ const (
 // +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 type NamespaceName string
 
-// NamespaceSelector selects namespaces by their labels. It is a
-// metav1.LabelSelector with a schema for every part, so that no registration can
-// break the webhook configuration that all of them share.
+// NamespaceSelector selects namespaces by their labels. It is a metav1.LabelSelector with a schema for every part, so that no registration
+// can break the webhook configuration that all of them share.
 type NamespaceSelector struct {
 	// MatchLabels are labels that a namespace must have. Example: {team: payments}
 	// +kubebuilder:validation:MaxProperties=32

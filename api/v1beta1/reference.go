@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Reference is the class reference of a claim: where it is, in which form, and what counts as
-// none.
+// Reference is the class reference of a claim: where it is, in which form, and what counts as none.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.path) || has(self.form) && self.form == 'Name'",message="a label or an annotation is a string: set form to Name",fieldPath=".form"
 // +kubebuilder:validation:XValidation:rule="has(self.path) || !has(self.whenParentAbsent) || self.whenParentAbsent == 'Create'",message="a label or an annotation has no parent that could be absent: leave this field out",fieldPath=".whenParentAbsent"
@@ -131,8 +130,7 @@ const (
 	LeaveClaimAlone WhenParentAbsent = "LeaveAlone"
 )
 
-// ClassSelector is where a claim has its selector over the labels of classes. A claim
-// has it in one of the two places.
+// ClassSelector is where a claim has its selector over the labels of classes. A claim has it in one of the two places.
 type ClassSelector struct {
 	// Path of a field with matchLabels and matchExpressions. A claim kind need not have it.
 	// Example: .spec.crossplane.compositionSelector
@@ -187,8 +185,7 @@ type Place struct {
 	Annotation MetadataKey `json:"annotation,omitempty"`
 }
 
-// Names returns the field names that lead to the value, outermost first. The last of a
-// label or an annotation is its key.
+// Names returns the field names that lead to the value, outermost first. The last of a label or an annotation is its key.
 func (p Place) Names() []string {
 	switch {
 	case p.Label != "":
@@ -206,11 +203,9 @@ func (p Place) Names() []string {
 // +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 type MetadataKey string
 
-// The length of a FieldPath is limited because the API server compiles each path into an
-// expression: dozens of names take seconds.
+// The length of a FieldPath is limited because the API server compiles each path into an expression: dozens of names take seconds.
 
-// FieldPath is a path into an object as in a CRD's scale subresource: field
-// names, each after a dot, and no indices.
+// FieldPath is a path into an object as in a CRD's scale subresource: field names, each after a dot, and no indices.
 //
 // +kubebuilder:validation:MaxLength=256
 // +kubebuilder:validation:XValidation:rule="self.matches('^([.][A-Za-z_][A-Za-z0-9_-]*){1,10}$')",message="must be a path of at most ten field names, each after a dot, such as .spec.classRef"

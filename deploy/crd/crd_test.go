@@ -16,7 +16,7 @@ import (
 // TestSpecDescription reads what kubectl explain claimkind.spec shows first.
 func TestSpecDescription(t *testing.T) {
 	for file, want := range map[string]string{
-		"classbind.io_claimkinds.yaml": "ClaimKindSpec says which claims are bound, to which classes, and how. Its defaults fit a\nCrossplane-shaped claim.",
+		"classbind.io_claimkinds.yaml": "ClaimKindSpec says which claims are bound, to which classes, and how. Its defaults fit a Crossplane-shaped claim.",
 		"classbind.io_classkinds.yaml": "ClassKindSpec says what the classes of a kind can satisfy and how they are read.",
 	} {
 		assert.Equal(t, want, schemaOf(t, file).Properties["spec"].Description, "We should say what users need, and leave notes for implementers to the code.")
