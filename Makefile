@@ -127,7 +127,7 @@ size: ## Print how large classbind is, and hold it against bounds
 
 # -count=1, because the tests run a command that they do not import: a cached result would prove nothing.
 .PHONY: test
-test: unit control-plane ## Run what tells you that a change is sound
+test: unit control-plane ## Run what shows that a change is sound
 	@$(E2E_TEST) -short -count=1 -parallel 8 -timeout 1h ./...
 
 # CRDS is a folder of CRDs of projects that publish no module with them. See e2e/crds_test.go.

@@ -125,7 +125,7 @@ func (g *Gate) advance(ctx context.Context) error {
 	if newest == served && !unready {
 		return nil
 	}
-	// Nobody trusts an expired certificate. And before this replica is ready, only the leader calls it, and must see the newest
+	// No client trusts an expired certificate. And before this replica is ready, only the leader calls it, and must see the newest
 	// certificate: it writes a CA into the entries only after it has seen a certificate of that CA.
 	if unready || now.After(served.Leaf.NotAfter) {
 		g.serve(ctx, newest)
@@ -141,8 +141,8 @@ func (g *Gate) advance(ctx context.Context) error {
 	if g.trustedSince.IsZero() {
 		g.trustedSince = now
 	}
-	nobodyCalls := served == nil && len(bundles) == 0
-	if !nobodyCalls && !longTrusted(bundles, written, newest, now) && now.Sub(g.trustedSince) < settleTime {
+	uncalled := served == nil && len(bundles) == 0
+	if !uncalled && !longTrusted(bundles, written, newest, now) && now.Sub(g.trustedSince) < settleTime {
 		return errSettling
 	}
 	g.serve(ctx, newest)

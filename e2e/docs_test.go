@@ -318,7 +318,7 @@ func (b *docBlock) check() error {
 // docStep is a command of a page with what it is to print, or a file to write.
 type docStep struct {
 	at, command string
-	// compared says that the command prints want.
+	// compared reports whether the command prints want.
 	compared bool
 	want     string
 	fails    bool

@@ -489,7 +489,7 @@ const (
 	attemptEvery = 500 * time.Millisecond
 )
 
-// slowWebhook says that the API server refused a request because it waited too long for an
+// slowWebhook reports whether the API server refused a request because it waited too long for an
 // answer of a webhook. It stored nothing, and does so at once on a machine that is less busy.
 func slowWebhook(text string) bool {
 	if !strings.Contains(text, "failed calling webhook") {

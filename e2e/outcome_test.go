@@ -158,7 +158,7 @@ func testOutcome(t *testing.T, group string, defaulting v1beta1.Defaulting) {
 			claim, warnings, err := w.create(t, ofKind(group, "Database", "two-defaults", "{}"), client.DryRunAll)
 			require.NoError(c, err)
 			require.Contains(c, []string{"OldClass/legacy", "SmallClass/standard"}, classOf(claim), "We should choose among the defaults.")
-			require.Contains(c, strings.Join(warnings, "\n"), fmt.Sprintf("of which %q was drawn", classOf(claim)), "We should warn, and name the class.")
+			require.Contains(c, strings.Join(warnings, "\n"), fmt.Sprintf("and %q was drawn", classOf(claim)), "We should warn, and name the class.")
 		})
 		eventually(t, func(c *attempt) {
 			require.Equal(c, "OldClass/legacy SmallClass/standard 2 False SeveralDefaults", w.kubectl(t, "get", "claimkind", databases, "-o",

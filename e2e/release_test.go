@@ -155,7 +155,7 @@ func (r *releaseTest) refuses(t *testing.T) {
 		{"NewFile", "touch new", "make release VERSION=v0.1.0", "?? new"},
 		{"OtherCommit", "git commit --quiet --allow-empty --message=Next", "make release VERSION=v0.1.0", "v0.1.0 is the tag of the commit"},
 		{"NotOurs", "mkdir dist && touch dist/mine", "make release VERSION=v0.1.0", "has files that are no release: move them away"},
-		{"NoGit", "rm -r .git", "make release VERSION=v0.1.0", "cannot tell which commit this is"},
+		{"NoGit", "rm -r .git", "make release VERSION=v0.1.0", "cannot determine which commit this is"},
 		{"NotBuilt", "", "make publish VERSION=v0.1.0", "there is no dist/classbind_v0.1.0_image.tar: run make release VERSION=v0.1.0 first"},
 		{"PublishNothing", "", "make publish", "VERSION is not set"},
 		{"TestNothing", "", "make --assume-old=build e2e RELEASE=v0.1.0 CLUSTER=e2e/kind", "run make release VERSION=v0.1.0 first"},
@@ -388,7 +388,7 @@ func TestRun(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		signal syscall.Signal
-		// all says that the children of make get the signal, as they do from a terminal.
+		// all reports whether the children of make get the signal, as they do from a terminal.
 		all bool
 	}{
 		"Interrupt": {reason: "We should end without an error when people press Ctrl-C.", signal: syscall.SIGINT, all: true},

@@ -63,7 +63,7 @@ func TestSetDefault(t *testing.T) {
 		assert.Equal(t, "wides.move.test/new", w.marked(t))
 	})
 
-	const ours, kubectls = `to move the default, run: (classbind .*?);`, `and no more, run: (kubectl .*)`
+	const ours, kubectls = `to move the default, run: (classbind .*?);`, `only, run: (kubectl .*)`
 	for name, tc := range map[string]struct{ old, class, pattern, want string }{
 		"Ours":         {"A/old", "B/new", ours, "bs.move.test/new"},
 		"Kubectl":      {"A/old", "B/new", kubectls, ""},

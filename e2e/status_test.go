@@ -119,7 +119,7 @@ func TestStatus(t *testing.T) {
 
 	require.NoError(t, replica.Stop())
 	report, _ = w.awaitStatus(t, "We should find that there is no replica.",
-		"replicas: leases/classbind-system/classbind-leader: no replica leads, so nobody keeps the entries, the status and the CA\n"+
+		"replicas: leases/classbind-system/classbind-leader: no replica leads, so the entries, the status and the CA are not kept up to date\n"+
 			"  Do: start a replica, or see the log of those that run: kubectl describe pods --namespace classbind-system --selector app.kubernetes.io/name=classbind, and kubectl logs with the same")
 	assert.Equal(t, "7 of 7 ready, as the last leader wrote", report.Sections[3].Summary, "We should not vouch for the status that kubectl shows.")
 }

@@ -359,7 +359,7 @@ func TestUseAuthorizer(t *testing.T) {
 	w.apply(t, followsRoles+namespaceMayUse(group, "allowed", "class-1")+namespaceMayUse(group, "roles", "class-1"))
 	w.awaitBound(t, claimIn(group, "roles", "probe"), "Class/class-1", "We should see the roles followed.")
 
-	said := w.refuses(t, claimIn(group, "fails", "claim"), "cannot tell which classes are not allowed", "We should give no class where an authorizer fails.")
+	said := w.refuses(t, claimIn(group, "fails", "claim"), "cannot determine which classes are not allowed", "We should give no class where an authorizer fails.")
 	assert.NotContains(t, said, "class-", "We should name none.")
 	claim, warnings := w.warned(t, claimIn(group, "denied", "claim"))
 	assert.Empty(t, classOf(claim), "We should give no class that is denied.")

@@ -84,7 +84,7 @@ func (d *Decider) checkNamed(ctx context.Context, out *outside, claimant Subject
 		}
 	}
 	namesKind := refused.Reason == reasonNotFound && v.Kind.Reader.Reference.Form.NamesKind == claim.GroupAndKind
-	if len(v.Unread) > 0 && refused.Reason != reasonNotOffered && !namesKind { // Nobody knows.
+	if len(v.Unread) > 0 && refused.Reason != reasonNotOffered && !namesKind { // It is unknown.
 		return nil, nil
 	}
 	return refused, nil

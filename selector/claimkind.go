@@ -32,12 +32,12 @@ type ClaimKind struct {
 
 	// Revision of the ClaimKind from which it was compiled.
 	Revision inventory.Revision
-	// Counted says that claims are counted by class, and Watched that every replica watches them: see CountsClaims and WatchesClaims.
+	// Counted reports whether claims are counted by class, and Watched whether all replicas watch them: see CountsClaims, WatchesClaims.
 	Counted, Watched bool
 	// Serial is another one once claims may be read, counted or bound in another way: the ClaimKind
 	// changed, or the fits, the capacity or onDelete of a ClassKind that serves it, and not only the status.
 	Serial uint64
-	// Limited says that a class kind that serves it has a capacity.
+	// Limited reports whether a class kind that serves it has a capacity.
 	Limited bool
 	// Tally counts the claims by class, where they are watched. Nil counts none.
 	Tally *Tally
@@ -58,7 +58,7 @@ type ClaimKind struct {
 	CannotBindLater atomic.Bool
 	// immutable is the rule of the schema for which claims are not bound later, empty if there is none.
 	immutable string
-	// selectorAbsent says that the schema of the claims has no field for the selector.
+	// selectorAbsent reports whether the schema of the claims has no field for the selector.
 	selectorAbsent bool
 	// fault of the registration, whatever its classes; nil if there is none.
 	fault *inventory.Fault
@@ -119,7 +119,7 @@ func CannotBindLater(k *v1beta1.ClaimKind) bool {
 // RelatedKinds are those whose objects the expressions of a claim kind look at, sorted.
 func (k *ClaimKind) RelatedKinds() []*rules.Kind { return UnionRelated(k) }
 
-// UnionRelated returns the RelatedKinds of several claim kinds, each once, sorted.
+// UnionRelated returns the related kinds of several claim kinds, each once, sorted.
 func UnionRelated(kinds ...*ClaimKind) []*rules.Kind {
 	looks := map[rules.Key][]fields.Path{}
 	for _, k := range kinds {

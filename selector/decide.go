@@ -38,7 +38,7 @@ type Decider struct {
 	Grants func() *access.Grants
 	// Waits lets a claim wait for a newer view, when no known class is left: the class may be new. Nil lets none wait.
 	Waits *Waits
-	// Broken is why a class kind may have newer classes that nobody hears of, nil if it has none. A nil function knows of no such kind.
+	// Broken is why a class kind may have newer classes that are not seen, nil if it has none. A nil function knows of no such kind.
 	Broken func(classKind string) error
 	// Class reads a class that a claim of this namespace names and that is not known: it may be new. It returns nil if there is none.
 	Class func(ctx context.Context, claimNamespace string, kind *inventory.ClassKind, namespace, name string) (*inventory.Class, error)
@@ -63,7 +63,7 @@ type Mode struct {
 }
 
 // Decide on a claim. It returns an error only for a faulty registration, which is a *inventory.Fault, or an unanswered read. The decision
-// is dead data: what is said of it later evaluates nothing, and asks nobody.
+// is dead data: what is said of it later evaluates nothing, and asks no one.
 func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode Mode) (Decision, error) {
 	out := outside{decider: d, namespace: in.Namespace}
 	defer out.leave()
@@ -207,7 +207,7 @@ func (d *Decider) commit(k *ClaimKind, c claim.Claim, best candidate) bool {
 }
 
 // settle is the end of a draw, with or without a class. It refuses a claim that made classes costly only if no other class fits: else one
-// class could refuse every claim with longer fields. It is an error if it is nobody's fault that classes were not judged.
+// class could refuse every claim with longer fields. It is an error if neither the claim nor a class is to blame for unjudged ones.
 func (d *Decision) settle(claim Subject, found bool) error {
 	f := claim.facts
 	switch {
@@ -243,7 +243,7 @@ func (d *Decider) refusing(ctx context.Context, claim Subject, c *inventory.Clas
 	}
 	gate, err := firstDrop(ctx, d.Gates, claim, c)
 	if err != nil {
-		return nil, fmt.Errorf("cannot tell which classes are %s: %w", gate.Text, err)
+		return nil, fmt.Errorf("cannot determine which classes are %s: %w", gate.Text, err)
 	}
 	return gate, nil
 }
@@ -260,8 +260,8 @@ func (d *Decider) granted(k *ClaimKind, c claim.Claim) *access.Granted {
 	return d.Grants().Of(k.UserOf(c))
 }
 
-// addUsable adds the first classes by name that the claim is offered and may use: none if nobody answers, or a review knows no roles,
-// because the first that it may use would tell of those before them.
+// addUsable adds the first classes by name that the claim is offered and may use: none if no API server answers, or a review knows no
+// roles, because the first that it may use would reveal those before them.
 func (d *Decider) addUsable(ctx context.Context, out *outside, decision *Decision) {
 	view, in := decision.View, decision.Claim.Claim
 	claim, granted := Subject{Claim: in, View: view}, d.granted(view.Kind, in)

@@ -190,7 +190,7 @@ func TestViewLeavesOut(t *testing.T) {
 				fault := view.FaultOf(leftOut.Name)
 				require.NotNil(t, fault, tc.reason)
 				assert.Equal(t, v1beta1.ReasonAmbiguousReference, fault.Reason)
-				assert.Equal(t, fmt.Sprintf("the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, whose name comes first: "+
+				assert.Equal(t, fmt.Sprintf("the classes of %q are not offered to claims of %q: a reference of the form %s cannot distinguish them from those of %q, whose name comes first: "+
 					"set spec.reference.form of the ClaimKind to one that can (%s), or let one class kind serve it",
 					leftOut.Name, k.Name, tc.format, tc.want[0], tc.forms), fault.Text)
 			}

@@ -70,15 +70,15 @@ func (d *Decision) Drawn() bool {
 	return d.View != nil && d.View.Fault == nil && d.Claim.LeftAlone == "" && len(d.Claim.Problems) == 0
 }
 
-// Denied says that the claim is not to be created without a class: its kind says so, or the API server would refuse it with less to say.
+// Denied reports whether the claim is not to be created without a class: its kind says so, or the API server would refuse it less clearly.
 func (d *Decision) Denied() bool {
 	return d.Drawn() && d.Class == nil && !d.Unneeded() && (d.View.Kind.Deny || d.Lacks != "")
 }
 
-// Unneeded reports whether a claim gets no class, does without one, and asked for none: there is nothing to tell.
+// Unneeded reports whether a claim gets no class, does without one, and asked for none: there is nothing to report.
 func (d *Decision) Unneeded() bool {
 	return d.Drawn() && d.Class == nil && d.Lacks == "" && d.Claim.Selector == nil && d.Claim.Given == nil &&
-		(d.View.Kind.Use != "" || // A default that it may not use is none, and one that it cannot get is to be told.
+		(d.View.Kind.Use != "" || // A default that it may not use does not count, and one that it cannot get is to be reported.
 			d.Candidates == 0 && len(d.Refused) == 0 && !d.misses()) &&
 		d.View.Kind.Reader.WhenNoSelector == v1beta1.NoSelectorDefaultIfAny
 }
@@ -93,7 +93,7 @@ func (d *Decision) misses() bool {
 	return false
 }
 
-// Warning tells the claim's author, or the cluster's admins, what to fix. It is empty if nothing is wrong.
+// Warning is what the claim's author, or the cluster's admins, should fix. It is empty if nothing is wrong.
 func (d *Decision) Warning() string {
 	warning := ""
 	switch {
@@ -103,7 +103,7 @@ func (d *Decision) Warning() string {
 	case d.Class == nil:
 		warning = d.unmatched()
 	case d.asks() == nil && d.Candidates > 1 && d.View.Kind.Use == "": // It must not learn of those that it may not use.
-		warning = fmt.Sprintf("%d classes are marked default for %q, of which %q was drawn: leave the mark on one of them",
+		warning = fmt.Sprintf("%d classes are marked default for %q, and %q was drawn: leave the mark on one of them",
 			d.Candidates, d.View.Kind.Name, d.Class)
 	}
 	if len(d.View.Unread) == 0 {
@@ -146,7 +146,7 @@ func (r Record) String() string {
 	return string(text)
 }
 
-// Given says that the claim refers to its class already, as it may where claims.when is true for such a claim: nothing is to be written.
+// Given reports whether the claim refers to its class already, as it may where claims.when is true for it: nothing is to be written.
 func (d *Decision) Given() bool {
 	k, in := d.View.Kind, &d.Claim
 	if d.Class == nil || !k.Reader.Reference.Decides {

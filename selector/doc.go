@@ -16,7 +16,7 @@
 // If a class kind is namespaced, a claim is offered the classes of the namespaces that its ClaimKind says, by default those of its own. No
 // text of a decision, which the claim's author may read, names or counts the others.
 //
-// A field that is null counts as absent, and any other value as set: the empty storageClassName of a PersistentVolumeClaim says that it
+// A field that is null counts as absent, and any other value as set: the empty storageClassName of a PersistentVolumeClaim means that it
 // wants no class. Where the kind says so, an empty reference counts as absent, and what is [Given] of it drops the classes that do not
 // agree.
 //

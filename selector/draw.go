@@ -20,7 +20,7 @@ func useOf(k *v1beta1.ClaimKind) v1beta1.UseSubject {
 	return k.Spec.Classes.Use.Subject
 }
 
-// UserOf is whose right to use a class counts for a claim, nil if none does: the namespace's where the requester is not known any more.
+// UserOf is whose right to use a class counts for a claim, nil if none does: the namespace's where the requester is no longer known.
 func (k *ClaimKind) UserOf(c claim.Claim) *access.Subject {
 	switch {
 	case k.Use == "":
@@ -48,7 +48,7 @@ type Strategy struct {
 	Weighted bool
 	// Counted strategies need to know how many claims each class has: see ClaimKind.Tally.
 	Counted bool
-	// Depends names what the draw depends on besides the claim and its candidates, so that nobody can repeat it; empty if nothing.
+	// Depends names what the draw depends on besides the claim and its candidates, so that it cannot be repeated; empty if nothing.
 	Depends string
 	// place of a candidate, given a uniform u in (0,1). The highest rank wins, and within it the smallest key.
 	place func(u float64, weight int64) (rank int64, key float64)
@@ -110,7 +110,7 @@ func (v *View) each(claim Subject, visit func(c *inventory.Class, seat int8) (le
 
 // eachDefault visits the default classes of the claim's own namespace and partition. If none of them is left after dropping, it also visits
 // those of the next seat: for partitions without a default, then for all namespaces, in both ways. Where a claim may not use all classes,
-// it visits those of all seats, because a default that the claim may not use is none for it.
+// it visits those of all seats, because a default that the claim may not use does not count for it.
 func (v *View) eachDefault(claim Subject, visit func(c *inventory.Class, seat int8) (left bool)) {
 	namespace, partition := "", ""
 	if v.Kind.Demand.Reach.SameAsClaim() {
@@ -141,7 +141,7 @@ type candidate struct {
 	// seat of a default class, where a claim may not use all: the first is preferred. No role allows the claim to use one that is unlikely.
 	seat     int8
 	unlikely bool
-	// judged says that no expression drops the class, and admitted that no gate does. What a claim may not be allowed to use is hidden.
+	// judged reports whether no expression drops the class, and admitted whether no gate does. What a claim may not use is hidden.
 	judged, admitted, hidden bool
 
 	rank int64
@@ -168,13 +168,13 @@ type order struct {
 	seed  uint64
 	// granted is what roles allow the claim to use.
 	granted *access.Granted
-	// hides says that the claim may not use all classes, keeps that a gate may refuse the first, and remembers that classes may be judged
-	// again.
+	// hides reports whether the claim may not use all classes, keeps whether a gate may refuse the first, and remembers whether classes may
+	// be judged again.
 	hides, keeps, remembers bool
 	out                     *outside
 	// rest are the candidates after the first, once the second was asked for, or all where gates and expressions drop classes.
 	rest *candidateHeap
-	// later says that a second candidate was asked for.
+	// later reports whether a second candidate was asked for.
 	later bool
 }
 

@@ -324,7 +324,7 @@ func (e *Explanation) addFacts(read claim.Intake) {
 	}
 }
 
-// otherSeat says why a default class is none for the claim.
+// otherSeat says why a default class does not count for the claim.
 func (e *Explanation) otherSeat(c *inventory.Class) Drop {
 	kind := e.Decision.View.Kind
 	of, text, err := "", "", error(nil)

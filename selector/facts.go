@@ -173,7 +173,7 @@ func (r *resolver) resolveSelector() {
 	}
 }
 
-// resolveFit evaluates the claim's part of a fit. own says that it is the claim kind's: then an error makes the claim invalid, and
+// resolveFit evaluates the claim's part of a fit. own reports whether it is the claim kind's: then an error makes the claim invalid, and
 // otherwise it drops the classes of the kind, unless the claim is too long for it.
 func (r *resolver) resolveFit(of *rules.Fit, own bool) {
 	f := r.facts

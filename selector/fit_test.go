@@ -28,7 +28,7 @@ type expressive struct {
 	claims  *v1beta1.ClaimKind
 	kind    *v1beta1.ClassKind
 	classes []map[string]any
-	// indexed says that the index has all classes. Otherwise, the last changed after it was made.
+	// indexed reports whether the index has all classes. Otherwise, the last changed after it was made.
 	indexed bool
 }
 

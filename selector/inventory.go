@@ -166,7 +166,7 @@ func (i *Inventory) DeleteClasses(classKind string) {
 	i.setClasses(classKind, nil, unknownKind{})
 }
 
-// SetMissing says that the classes of a kind were offered to these claim kinds before and are not known now, and why. Until they are, no
+// SetMissing records that the classes of a kind were offered to these claim kinds before and are not known now, and why. Until they are, no
 // claim of these kinds can be bound: the view would be incomplete. It does nothing if the classes are known, withheld or ignored.
 func (i *Inventory) SetMissing(classKind string, claimKinds []string, why string) {
 	i.mu.Lock()
@@ -186,9 +186,9 @@ func setUnknown(i *Inventory, classKind string, kind unknownKind) {
 	i.update(slices.Concat(old.claimKinds, kind.claimKinds)...)
 }
 
-// SetUnread says that a class kind serves these claim kinds, that its classes have never been known, and why, in a word. Claims are decided
-// on without them, and told so. It leaves the claim kinds out for which the classes are known, and does nothing if they are missing. It
-// ends that they are ignored.
+// SetUnread records that a class kind serves these claim kinds, that its classes have never been known, and why, in a word. Claims are
+// decided on without them, with a warning. It leaves the claim kinds out for which the classes are known, and does nothing if they are
+// missing. It ends that they are ignored.
 func (i *Inventory) SetUnread(classKind string, claimKinds []string, reason string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -200,7 +200,7 @@ func (i *Inventory) SetUnread(classKind string, claimKinds []string, reason stri
 	}
 }
 
-// Withhold forgets the classes of a kind and says that they are missing, both at once: between
+// Withhold forgets the classes of a kind and records that they are missing, both at once: between
 // the two, claims would be bound without them. Only SetClasses and DeleteClasses end it.
 func (i *Inventory) Withhold(classKind string, claimKinds []string, why string) {
 	i.mu.Lock()
@@ -208,14 +208,14 @@ func (i *Inventory) Withhold(classKind string, claimKinds []string, why string) 
 	i.setClasses(classKind, nil, unknownKind{withheld, claimKinds, why})
 }
 
-// Ignore forgets the classes of a kind, and has claims of these kinds decided on without them, and told so.
+// Ignore forgets the classes of a kind, and has claims of these kinds decided on without them, with a warning.
 func (i *Inventory) Ignore(classKind string, claimKinds []string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.setClasses(classKind, nil, unknownKind{ignored, claimKinds, v1beta1.ReasonIgnored})
 }
 
-// ClearMissing says that nobody waits for the classes of a kind any more, unless they are withheld.
+// ClearMissing records that no claim waits for the classes of a kind any longer, unless they are withheld.
 func (i *Inventory) ClearMissing(classKind string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -285,13 +285,13 @@ func (i *Inventory) publish() {
 	}
 }
 
-// knownRelated has the objects of a RelatedKind, nil before they are listed, and why these are not known as they are now.
+// knownRelated has the objects of a related kind, nil before they are listed, and why these are not known as they are now.
 type knownRelated struct {
 	objects *inventory.Objects
 	why     string
 }
 
-// SetRelated replaces all objects of a RelatedKind.
+// SetRelated replaces all objects of a related kind.
 func (i *Inventory) SetRelated(o *inventory.Objects) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -299,7 +299,7 @@ func (i *Inventory) SetRelated(o *inventory.Objects) {
 	i.relate(o.Kind.Key())
 }
 
-// SetRelatedMissing says why the objects of a RelatedKind are not known as they are now. The last known ones stay. Until the objects are
+// SetRelatedMissing says why the objects of a related kind are not known as they are now. The last known ones stay. Until the objects are
 // known, no claim can be bound of those kinds whose expressions look at more of them than is held.
 func (i *Inventory) SetRelatedMissing(key rules.Key, why string) {
 	i.mu.Lock()
@@ -310,7 +310,7 @@ func (i *Inventory) SetRelatedMissing(key rules.Key, why string) {
 	}
 }
 
-// DeleteRelated forgets a RelatedKind that no claim kind needs any more.
+// DeleteRelated forgets a related kind that no claim kind needs any longer.
 func (i *Inventory) DeleteRelated(key rules.Key) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -255,7 +255,7 @@ func TestUnread(t *testing.T) {
 
 	b := newKind("bs", "b", databases)
 	i.SetClasses(inventory.NewClasses(b, []*inventory.Class{{Kind: b, Name: "gold", Weight: 1}}))
-	assert.Equal(t, `classbind decided without the classes of "as" (NotPermitted), which it cannot read: kubectl describe claimkind databases.example.org tells admins what to do`,
+	assert.Equal(t, `classbind decided without the classes of "as" (NotPermitted), which it cannot read: kubectl describe claimkind databases.example.org shows admins what to do`,
 		warning(anyClass), "We should bind a claim to what is known, and say that this is not all.")
 
 	i.SetUnread("bs", []string{databases}, v1beta1.ReasonNotSynced)

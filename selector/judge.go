@@ -150,7 +150,7 @@ func (o *order) judgeRest(ctx context.Context, best *candidate, decision *Decisi
 	}
 }
 
-// leave a class that cannot be judged any more.
+// leave a class that can no longer be judged.
 func (d *Decision) leave(c *inventory.Class) {
 	if c.Fields.Length() > v1beta1.LongExpressionCost { // It pays for itself.
 		d.drop(d.View.Kind.costly(), c, errCostly)
@@ -160,7 +160,7 @@ func (d *Decision) leave(c *inventory.Class) {
 }
 
 // mayPrefer reports whether the draw prefers a candidate that was not judged to the best so far.
-// Where there is a score, only its expression tells.
+// Where there is a score, only its expression decides.
 func (o *order) mayPrefer(c, best *candidate) bool {
 	return best.class == nil || o.view.Kind.Rules.Score != nil || c.before(best)
 }

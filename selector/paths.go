@@ -20,7 +20,7 @@ import (
 type PathsCheck struct {
 	// Problems are what is wrong, whatever the classes, MaxErrors at most: no claim can be bound.
 	Problems []string
-	// Unknown is the first thing that the schema does not tell.
+	// Unknown is the first thing that the schema leaves open.
 	Unknown string
 	// Absent are paths that claims do not have, and that are the defaults of a registration: nothing is wrong with them.
 	Absent []string
@@ -37,7 +37,7 @@ type PathsCheck struct {
 	pruned string
 	// remedy says what would help against the problems.
 	remedy string
-	// required are the fields of the form that the schema requires, and limited those of which it does not take every value.
+	// required are the fields of the form that the schema requires, and limited those that may not have every value.
 	required []string
 	limited  map[string]openapi.FieldSchema
 }
@@ -72,7 +72,7 @@ func (c *PathsCheck) addProblem(text string) {
 	}
 }
 
-// SetPaths has the claim kind heed what the schema of its claims says. It is for one that is not used yet.
+// SetPaths has the claim kind follow what the schema of its claims says. It is for one that is not used yet.
 func (k *ClaimKind) SetPaths(c PathsCheck) {
 	k.Reader.Reference.Require(c.Required, c.Company)
 	k.selectorAbsent, k.immutable = c.SelectorAbsent, c.Immutable

@@ -21,8 +21,8 @@ const InFlightWindow = 40 * time.Second
 // Each of several replicas knows its own claims at once, and those of the others when they are stored, some milliseconds later. So each
 // spreads its own claims evenly, and the sum is even. If one class has fewer claims than all others, the replicas overshoot by as many
 // claims as arrive in that delay. Replicas that see equal counts do not all take the same class: the weighted draw decides among equals,
-// seeded by the claim. A claim without a name cannot be told from another replica's with the same generateName and class, so one of them
-// may be forgotten some milliseconds early.
+// seeded by the claim. A claim without a name cannot be distinguished from another replica's with the same generateName and class, so one
+// of them may be forgotten some milliseconds early.
 type Tally struct {
 	counts sync.Map // *Count by Share.key, as a uint64
 	// notes is a stack of the claims that were committed since sortIn last ran.
@@ -136,7 +136,7 @@ func (t *Tally) find(key uint64) *Count {
 	return count
 }
 
-// Bind counts a claim as seen bound to a class that BoundTo gave, until Unbind; nil if that is none.
+// Bind counts a claim as seen bound to a class that BoundTo gave, until Unbind; nil without one.
 func (t *Tally) Bind(class uint64, s Share) *Count {
 	if class == 0 {
 		return nil
@@ -146,10 +146,10 @@ func (t *Tally) Bind(class uint64, s Share) *Count {
 	return t.add(class, s, 1, 0)
 }
 
-// Free says that claims use less of a capacity than before.
+// Free records that claims use less of a capacity than before.
 func (t *Tally) Free() { t.freed.Add(1) }
 
-// add claims to the count of a class. The caller holds mu: nobody forgets a count before a claim is added to it.
+// add claims to the count of a class. The caller holds mu: no other goroutine forgets a count before a claim is added to it.
 func (t *Tally) add(class uint64, s Share, bound, inFlight int64) *Count {
 	var of *Count
 	if s.isLimited {
@@ -216,7 +216,7 @@ func claimHash(namespace, name, generateName string, class uint64) uint64 {
 	}{namespace, generateName, class})
 }
 
-// Seen says that a claim is stored and bound, so that it is not in flight any more.
+// Seen records that a claim is stored and bound, so that it is no longer in flight.
 func (t *Tally) Seen(namespace, name, generateName string, classes [2]uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -278,7 +278,7 @@ func (t *Tally) sortIn() {
 
 func anyNote(*inFlight) bool { return true }
 
-// forget those of the claims that look the same of which the test holds.
+// forget the claims that look the same and pass the test.
 func (t *Tally) forget(claim uint64, test func(*inFlight) bool) {
 	t.keep(claim, slices.DeleteFunc(t.pending[claim], func(n *inFlight) bool {
 		if !test(n) {

@@ -72,7 +72,7 @@ func viewAfter(kind *ClaimKind, classes []*inventory.Classes, before *View) *Vie
 	return v
 }
 
-// Related returns the objects of a RelatedKind that the view's claim kind needs. It is nil if they are not known.
+// Related returns the objects of a related kind that the view's claim kind needs. It is nil if they are not known.
 func (v *View) Related(resource, version string) *inventory.Objects {
 	return v.related[rules.Key{Resource: resource, Version: version}]
 }
@@ -127,7 +127,7 @@ func (v *View) isShadowed(namespace string, c *inventory.Class) bool {
 
 // eachMeant visits the kinds, and the namespaces, in which who reads a claim of this namespace may look for the name of a
 // class, until visit returns false. It reports whether none did. These are more than that of the class where a form of
-// reference cannot tell kinds apart. A claim that may not use one of them may use none.
+// reference cannot distinguish kinds. A claim that may not use one of them may use none.
 func (v *View) eachMeant(namespace string, c *inventory.Class, visit func(kind *inventory.ClassKind, namespace string) bool) bool {
 	if !visit(c.Kind, c.Namespace) {
 		return false
@@ -150,7 +150,7 @@ func (v *View) eachMeant(namespace string, c *inventory.Class, visit func(kind *
 	return true
 }
 
-// MeantKinds are the kinds of which a reference may name a class: those that are offered, and those that it cannot tell from these.
+// MeantKinds are the kinds whose classes a reference may name: those that are offered, and those that it cannot distinguish from these.
 func (v *View) MeantKinds() []*inventory.ClassKind {
 	kinds := make([]*inventory.ClassKind, 0, len(v.All)+len(v.LeftOut))
 	for _, s := range v.All {
@@ -210,7 +210,7 @@ func (v *View) PolicyDefault() (*inventory.Class, *inventory.Fault) {
 	return nil, inventory.Faultf(reason, "the default class %s is %s", c, by.Text)
 }
 
-// needsWebhook says why only classbind can tell which class a claim without an opinion gets; empty, the API server can tell, too.
+// needsWebhook says why only classbind can determine which class a claim without an opinion gets; empty, the API server can, too.
 func (v *View) needsWebhook() string {
 	k := v.Kind
 	switch {
@@ -232,7 +232,7 @@ func (v *View) needsWebhook() string {
 	return ""
 }
 
-// classNeedsWebhook says why the API server cannot tell whether a class is the default; empty, it can.
+// classNeedsWebhook says why the API server cannot determine whether a class is the default; empty, it can.
 func classNeedsWebhook(c *inventory.Class, weighted bool) string {
 	r := c.Kind.ForClaims
 	if len(r.Fits) > 0 || r.OfferWhen != nil || r.IsDefault != nil || weighted && r.Weight != nil {

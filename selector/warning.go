@@ -13,7 +13,7 @@ import (
 )
 
 // UnreadText names the class kinds that claims are decided on without: their classes were never known, or are ignored. It is empty if there
-// is none.
+// are no such kinds.
 func (v *View) UnreadText() string {
 	if len(v.Unread) == 0 {
 		return ""
@@ -23,7 +23,7 @@ func (v *View) UnreadText() string {
 	if !slices.ContainsFunc(v.Unread, func(k UnreadKind) bool { return !k.isIgnored() }) {
 		why = "which an admin has it ignore"
 	}
-	return fmt.Sprintf("classbind decided without the classes of %s, %s: kubectl describe claimkind %s tells admins what to do",
+	return fmt.Sprintf("classbind decided without the classes of %s, %s: kubectl describe claimkind %s shows admins what to do",
 		kinds, why, v.Kind.Name)
 }
 
@@ -88,7 +88,7 @@ func (d *Decision) laterText() string {
 	return ""
 }
 
-// unusable says what the claim asked for, and what it may use. It tells nothing of other classes.
+// unusable says what the claim asked for, and what it may use. It reveals no other classes.
 func unusable(d *Decision) string {
 	kind, user := d.View.Kind, d.View.Kind.UserOf(d.Claim.Claim)
 	var what string
@@ -171,7 +171,7 @@ const maxListed = 4
 // List names a few, and counts the rest.
 func List(names []string) string { return ListFunc(names, func(name string) string { return name }) }
 
-// ListFunc does the same, and makes no more names than it shows: there may be many items.
+// ListFunc does the same, and makes only the names that it shows: there may be many items.
 func ListFunc[T any](items []T, name func(T) string) string {
 	names := make([]string, min(len(items), maxListed))
 	for i := range names {

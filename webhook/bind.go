@@ -33,7 +33,7 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// registrationWait is how long a claim waits for this replica to hear of its kind.
+// registrationWait is how long a claim waits for this replica to learn of its kind.
 const registrationWait = time.Second
 
 var errNotListed = errors.New("not all registered classes have been listed yet; try again in a moment")
@@ -55,8 +55,8 @@ type Binder struct {
 }
 
 // Review binds a claim that is being created, by the ClaimKind in the path, and keeps one bound that is updated. It leaves alone any other
-// operation, and a claim kind that is not registered any more; fails before all classes are known; waits for a kind that this replica has
-// not heard of yet; and leaves the rest to the Decider. To read a claim from an API server cannot fail. The review is logged and counted
+// operation, and a claim kind that is no longer registered; fails before all classes are known; waits for a kind that this replica has
+// not seen yet; and leaves the rest to the Decider. To read a claim from an API server cannot fail. The review is logged and counted
 // afterwards.
 func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	v := &verdict{metrics: b.Metrics, log: logOf(ctx), request: request}
@@ -65,7 +65,7 @@ func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionReque
 	return v.response, v.err
 }
 
-// review sets what the verdict tells beside the answer.
+// review sets what the verdict has beside the answer.
 func (b *Binder) review(ctx context.Context, v *verdict) (_ *admissionv1.AdmissionResponse, err error) {
 	request := v.request
 	if !isWrite(request) {
@@ -157,8 +157,8 @@ func (b *Binder) view(ctx context.Context, claims metav1.GroupVersionResource) (
 	return b.await(ctx, claimKind, claims)
 }
 
-// await waits for the view of a claim kind that was just registered: the leader, which added the webhook, may have heard of it before this
-// replica. It is nil for a kind that is not registered, and fails for claims of a version that is not read.
+// await waits for the view of a claim kind that was just registered: the leader, which added the webhook, may have learned of it before
+// this replica. It is nil for a kind that is not registered, and fails for claims of a version that is not read.
 func (b *Binder) await(ctx context.Context, claimKind string, claims metav1.GroupVersionResource) (*selector.View, error) {
 	ctx, cancel := WithDeadline(ctx)
 	defer cancel()
@@ -254,7 +254,7 @@ func auditAnnotations(d *selector.Decision) map[string]string {
 	return annotations
 }
 
-// verdict is the outcome of a claim's review, and how it came about. It is told after the answer: while the claim waits, to log it would
+// verdict is the outcome of a claim's review, and how it came about. It is logged after the answer: while the claim waits, to log it would
 // take as long as to choose its class.
 type verdict struct {
 	metrics *Metrics
@@ -284,7 +284,7 @@ func (v *verdict) record() {
 	}
 }
 
-// isDryRun says that a request must have no effect beyond its answer.
+// isDryRun reports whether a request must have no effect beyond its answer.
 func isDryRun(request *admissionv1.AdmissionRequest) bool {
 	return request.DryRun != nil && *request.DryRun
 }

@@ -193,13 +193,13 @@ func TestReviewOfConvertedClaims(t *testing.T) {
 
 // result of a claim.
 type result struct {
-	// refused says that the claim is malformed, or, with unmatched, that there is no class for it.
+	// refused reports whether the claim is malformed, or, with unmatched, that there is no class for it.
 	refused, unmatched bool
 	// class as a log has it; empty if the claim gets none.
 	class string
-	// among says that the class may be any of these, as by turns.
+	// among reports whether the class may be any of these, as by turns.
 	among []string
-	// either says that the claim may also be refused, because it is close to a limit.
+	// either reports whether the claim may also be refused, because it is close to a limit.
 	either bool
 }
 

@@ -19,7 +19,7 @@ const CheckPattern = v1beta1.CheckPath + "{" + nameInPath + "}"
 
 // Check refuses a claim that names a class which it may not have, when it is created and when its reference changes. The API server asks
 // after all mutating webhooks, so what another one writes is checked, too, and so is what we wrote just before. It leaves alone any other
-// operation, a claim kind that is not registered any more, and a claim that is not ours to bind.
+// operation, a claim kind that is no longer registered, and a claim that is not ours to bind.
 func (b *Binder) Check(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	if !isWrite(request) {
 		return untouched("NotACreationOrUpdate"), nil

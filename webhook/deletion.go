@@ -15,7 +15,7 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// Deletion answers whoever deletes a class that claims have, as its ClassKind says. It counts no claims: their numbers are in memory.
+// Deletion answers a user who deletes a class that claims have, as its ClassKind says. It counts no claims: their numbers are in memory.
 type Deletion struct {
 	// ClassKind returns a class kind as it is registered now; nil if it is not.
 	ClassKind func(ctx context.Context, name string) (*inventory.ClassKind, error)
@@ -52,7 +52,7 @@ func (d *Deletion) Review(ctx context.Context, request *admissionv1.AdmissionReq
 	switch {
 	case len(claims) > 0:
 	case kind.OnDelete.Denies() && missing != nil:
-		return nil, fmt.Errorf("cannot tell whether claims refer to the class %q (to delete it nevertheless, "+
+		return nil, fmt.Errorf("cannot determine whether claims refer to the class %q (to delete it nevertheless, "+
 			"set spec.onDelete of the ClassKind %q to Warn): %w", class, kind.Name, missing)
 	default:
 		return untouched("NoClaims"), nil

@@ -42,7 +42,7 @@ func TestDeletion(t *testing.T) {
 	const stay = "; create the class again, or delete these claims and create them again"
 	const remedy = `; delete these claims first, or set spec.onDelete of the ClassKind "sqlclasses.example.org" to Warn`
 	const refusal = `sqlclasses.example.org "silver" is forbidden: ` + still + "12 claims of sqls.example.org" + remedy
-	const unknown = `cannot tell whether claims refer to the class "SQLClass/silver" (to delete it nevertheless, set spec.onDelete of the ClassKind "sqlclasses.example.org" to Warn): not listed yet`
+	const unknown = `cannot determine whether claims refer to the class "SQLClass/silver" (to delete it nevertheless, set spec.onDelete of the ClassKind "sqlclasses.example.org" to Warn): not listed yet`
 	many := map[string]int64{"most.example.org": 90}
 	for i := range v1beta1.MaxErrors + 4 {
 		many[fmt.Sprintf("k%02d.example.org", i)] = 2

@@ -52,7 +52,7 @@ type Guard struct {
 }
 
 // Review validates a class before it is created or updated. In this order, it leaves alone any other operation, a class kind that is not
-// registered any more, and a class that is being deleted; refuses a malformed weight, unless the class has it already, or it is of an
+// registered any longer, and a class that is being deleted; refuses a malformed weight, unless the class has it already, or it is of an
 // expression, which may look at what is not there yet, such as the status; warns of that, and of a mark that is neither true nor false;
 // leaves alone a class that is not default, or was before and looks the same to expressions; fails before all classes are known; waits for
 // a turn; refuses a class that becomes default if its seat is unknown; leaves alone a class that takes no seat, because no claim is
@@ -197,7 +197,7 @@ func (g *Guard) allKnown(ctx context.Context, snapshot selector.Snapshot, kind *
 			continue
 		}
 		if fault := view.Incomplete(); fault != nil {
-			return fmt.Errorf("cannot tell whether %q has a default class: %w", name, fault)
+			return fmt.Errorf("cannot determine whether %q has a default class: %w", name, fault)
 		}
 	}
 	return nil
@@ -206,16 +206,16 @@ func (g *Guard) allKnown(ctx context.Context, snapshot selector.Snapshot, kind *
 // takes sets the seats that a class takes beside those that it has. There is a response if the class takes none, or if they cannot be
 // determined.
 func takes(snapshot selector.Snapshot, class, before *inventory.Class, ask *onedefault.Request) (*admissionv1.AdmissionResponse, error) {
-	seats, untold, err := seatsOf(snapshot, class)
+	seats, unknown, err := seatsOf(snapshot, class)
 	if err != nil {
 		return nil, err
 	}
 	if !before.Default {
 		ask.Seats = seats
 		switch {
-		case untold != nil:
+		case unknown != nil:
 			problem := field.Invalid(field.NewPath("metadata", "name"), field.OmitValueType{},
-				fmt.Sprintf("it cannot become default, because the claims that it would serve cannot be determined: %v", untold))
+				fmt.Sprintf("it cannot become default, because the claims that it would serve cannot be determined: %v", unknown))
 			kind := class.Kind.GroupVersionKind.GroupKind()
 			return denied(apierrors.NewInvalid(kind, class.Name, field.ErrorList{problem}), "SeatUnknown"), nil
 		case len(seats) == 0:
@@ -232,15 +232,15 @@ func takes(snapshot selector.Snapshot, class, before *inventory.Class, ask *oned
 		return nil, nil
 	}
 	response := untouched("DefaultAlready")
-	if untold != nil {
+	if unknown != nil {
 		response.Warnings = []string{
-			fmt.Sprintf("the class is marked default, but is the default of no claims, because its partition is unknown: %v", untold),
+			fmt.Sprintf("the class is marked default, but is the default of no claims, because its partition is unknown: %v", unknown),
 		}
 	}
 	return response, nil
 }
 
-// isLinked says that classes of a kind are read with all that the expressions of ClaimKinds look at, as far as we know.
+// isLinked reports whether classes of a kind are read with all that the expressions of ClaimKinds look at, as far as we know.
 func isLinked(snapshot selector.Snapshot, kind *inventory.ClassKind) bool {
 	return !slices.ContainsFunc(kind.ClaimKinds, func(name string) bool {
 		return snapshot[name] != nil && snapshot[name].Kind.Demand.Unlinked(kind) != nil
@@ -249,7 +249,7 @@ func isLinked(snapshot selector.Snapshot, kind *inventory.ClassKind) bool {
 
 // seatsOf returns the seats of a default class, in the same order for all classes, and why others cannot be determined, nil if all are. It
 // fails if the class was read without what expressions look at.
-func seatsOf(snapshot selector.Snapshot, class *inventory.Class) (seats []inventory.Seat, untold, err error) {
+func seatsOf(snapshot selector.Snapshot, class *inventory.Class) (seats []inventory.Seat, unknown, err error) {
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(class.Kind.ClaimKinds))) {
 		view := snapshot[name]
 		if view == nil || view.FaultOf(class.Kind.Name) != nil {
@@ -259,12 +259,12 @@ func seatsOf(snapshot selector.Snapshot, class *inventory.Class) (seats []invent
 			return nil, nil, fault
 		}
 		seat, offered, why := view.Kind.Demand.SeatOf(class)
-		untold = cmp.Or(untold, truncate.Error(why))
+		unknown = cmp.Or(unknown, truncate.Error(why))
 		if offered {
 			seats = append(seats, seat)
 		}
 	}
-	return seats, untold, nil
+	return seats, unknown, nil
 }
 
 // knownDefaults of the snapshot may be older than the guard and its Leases.

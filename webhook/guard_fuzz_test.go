@@ -168,7 +168,7 @@ func guardSeeds() []fuzzedClass {
 	return seeds
 }
 
-// named says that the API server could store a class of that name and namespace.
+// named reports whether the API server could store a class of that name and namespace.
 func (c *fuzzedClass) named() bool {
 	name := valid(c.name)
 	return name != "" && len(name) <= 253 && name != "." && name != ".." && !strings.ContainsAny(name, "/%") &&
@@ -180,7 +180,7 @@ func badWeight(weight string) bool {
 	return weight != "" && (err != nil || n < 0 || n > 1_000_000 || strconv.Itoa(n) != weight)
 }
 
-// sameWeight says that both look the same in an error: it shows the beginning of a long weight, and an even longer one is not read.
+// sameWeight reports whether both look the same in an error: it shows the beginning of a long weight, and an even longer one is not read.
 func sameWeight(a, b string) bool {
 	if unread(a) || unread(b) {
 		return unread(a) && unread(b)

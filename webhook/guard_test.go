@@ -151,7 +151,7 @@ func TestGuardAdmits(t *testing.T) {
 func TestGuardRefuses(t *testing.T) {
 	const (
 		message = `%s.example.org "%s" is forbidden: "%s" is the default class for "postgresqlinstances.database.example.org" already: ` +
-			`to move the default, %s: classbind set-default %s --for postgresqlinstances.database.example.org%[7]s; to take it from "%[3]s" and no more, run: %[6]s`
+			`to move the default, %s: classbind set-default %s --for postgresqlinstances.database.example.org%[7]s; to take it from "%[3]s" only, run: %[6]s`
 		unmarkGold = "kubectl annotate sqlclasses.example.org gold default-"
 		unmarkPath = `kubectl patch pathclasses.example.org path --type json --patch '[{"op":"remove","path":"/spec/isDefault"}]'`
 	)
@@ -291,7 +291,7 @@ func TestGuardOfAMadeUpNamespace(t *testing.T) {
 func TestGuardCannotAnswer(t *testing.T) {
 	refused := errors.New("connection refused")
 	const (
-		unreadable = `cannot tell whether "sqlclasses.example.org/gold" is a default class: ` +
+		unreadable = `cannot determine whether "sqlclasses.example.org/gold" is a default class: ` +
 			`connection refused; try again`
 	)
 	update := newGuardRequest(pathClasses, path, pathMarked)
@@ -333,8 +333,8 @@ func TestGuardCannotAnswer(t *testing.T) {
 			request: update, change: knowsNothing(true, nil), want: `claim kind "mysqlinstances.database.example.org" is not registered on this replica yet; try again in a moment`,
 		},
 		"ClaimKind": {reason: "We should not pass over a claim kind of which we cannot tell.", request: update, change: knowsNothing(false, refused), want: "connection refused"},
-		"Namespace": {reason: "We should not go on where we cannot tell whether a namespace is there.", request: newGuardRequest(rdsClasses, "", object("gold", markedInAWS, "")), there: at(1, "get namespace", "aws", fail), want: "connection refused"},
-		"ClassKind": {reason: "We should not leave a class alone of whose kind we cannot tell whether it is registered.", request: update, there: at(1, "get class kind", pathClasses.Name, fail), want: "connection refused"},
+		"Namespace": {reason: "We should not go on where we cannot determine whether a namespace is there.", request: newGuardRequest(rdsClasses, "", object("gold", markedInAWS, "")), there: at(1, "get namespace", "aws", fail), want: "connection refused"},
+		"ClassKind": {reason: "We should not leave a class alone of whose kind we cannot determine whether it is registered.", request: update, there: at(1, "get class kind", pathClasses.Name, fail), want: "connection refused"},
 		"MalformedLease": {
 			reason:  "We should say what to do about a Lease that somebody spoilt, and not take it for free.",
 			request: update, there: func(s *apiServer) { s.All[leaseOf(claimKindName)].Annotations = map[string]string{} },
@@ -459,7 +459,7 @@ func TestGuardOfAMissingClassKind(t *testing.T) {
 			for range 2 { // The second time, the view is changed and not rebuilt.
 				require.Equal(t, tc.fault, i.Snapshot()[claimKindName].Fault.Reason, tc.reason)
 				_, err := s.guard(i).Review(t.Context(), newGuardRequest(sqlClasses, "", silverMarked))
-				require.EqualError(t, err, `cannot tell whether "postgresqlinstances.database.example.org" has a default class: the classes of "rdsclasses.example.org", which were offered to claims of "postgresqlinstances.database.example.org" before, are not known yet (to go on without them, run: kubectl annotate classkind rdsclasses.example.org classbind.io/ignored=true): no answer`, tc.reason)
+				require.EqualError(t, err, `cannot determine whether "postgresqlinstances.database.example.org" has a default class: the classes of "rdsclasses.example.org", which were offered to claims of "postgresqlinstances.database.example.org" before, are not known yet (to go on without them, run: kubectl annotate classkind rdsclasses.example.org classbind.io/ignored=true): no answer`, tc.reason)
 				assert.Empty(t, s.Done)
 				i.SetClasses(index(sqlClasses, "gold"))
 			}
@@ -572,7 +572,7 @@ func TestGuardOfSeats(t *testing.T) {
 			"We should let a partition have one default, and name it.", "", silver(marked, inB),
 			want{reason: "SecondDefault", code: http.StatusForbidden, message: taken + "to move the default, create this class without its mark, then run: " +
 				"classbind set-default tenantclasses.example.org/silver --for postgresqlinstances.database.example.org; " +
-				`to take it from "TenantClass/gold" and no more, run: kubectl annotate tenantclasses.example.org gold default-`},
+				`to take it from "TenantClass/gold" only, run: kubectl annotate tenantclasses.example.org gold default-`},
 		},
 		"MarkedAndMoved": {"We should take the seat of the new object.", silver("", inB), silver(marked, inA), want{reason: "OneDefault", lease: partitionLease("a")}},
 		"Moved":          {"We should take a move to another partition for becoming default there.", silver(marked, inA), silver(marked, inC), want{reason: "OneDefault", lease: partitionLease("c")}},

@@ -88,7 +88,7 @@ func (g *Guard) wayOut(request *admissionv1.AdmissionRequest, class, before, oth
 	if unregistered || byExpression(class.Kind) || byExpression(other.Kind) || !slices.Contains(seats, seat) {
 		return fmt.Sprintf("to take it from %q, run: %s; then try again", other, unmark(other))
 	}
-	return fmt.Sprintf("to move the default, %s: classbind set-default %s%s; to take it from %q and no more, run: %s",
+	return fmt.Sprintf("to move the default, %s: classbind set-default %s%s; to take it from %q only, run: %s",
 		first, nameOf(class), movesOf(snapshot, nameOf(class), other, seats, seat), other, unmark(other))
 }
 

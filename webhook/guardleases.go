@@ -13,7 +13,7 @@ import (
 // collectInterval is the pause between two rounds of collecting Leases.
 const collectInterval = 10 * time.Second
 
-// CollectLeases deletes the Leases of seats that have no default class any more, until the context ends. The leader runs it. The guard does
+// CollectLeases deletes the Leases of seats that no longer have a default class, until the context ends. The leader runs it. The guard does
 // not need it: it takes what is no longer used. But a tenant can move a class through any number of partitions, and each leaves a Lease.
 func (g *Guard) CollectLeases(ctx context.Context) error {
 	recovered.Rounds(ctx, g.collectLeases, collectInterval)
@@ -21,7 +21,7 @@ func (g *Guard) CollectLeases(ctx context.Context) error {
 }
 
 // collectLeases reads at most MaxLeasesCollected Leases: those whose writes are over, if the seat has no default as far as the snapshot
-// tells. The rest is for the next round. What it reads live decides.
+// shows. The rest is for the next round. What it reads live decides.
 func (g *Guard) collectLeases(ctx context.Context) {
 	snapshot, used := g.Snapshot(), map[string]bool{}
 	if snapshot == nil {
@@ -51,7 +51,7 @@ func (g *Guard) collectLeases(ctx context.Context) {
 }
 
 // collectLease keeps the Leases of a claim kind whose classes are not all known: a class that is not known cannot be its default, as far as
-// the snapshot tells.
+// the snapshot shows.
 func (g *Guard) collectLease(ctx context.Context, snapshot selector.Snapshot, name string) error {
 	claimKind := onedefault.ClaimKindOf(name)
 	view := snapshot[claimKind]

@@ -34,7 +34,7 @@ var guardOutcomes = map[string]string{
 }
 
 // Metrics count what becomes of claims and of classes. They leave out dry runs, and requests that no API server sends. Authors of claims
-// cannot make up values of labels: all kinds that nobody registered are the kind "".
+// cannot make up values of labels: all kinds that are not registered are the kind "".
 //
 // They count after the answer has been sent, and their durations are of what came before it. So a claim may be stored a moment before it is
 // counted.
@@ -51,7 +51,7 @@ type Metrics struct {
 	answers   *prometheus.CounterVec
 }
 
-// NewMetrics of the kinds in the snapshot, which is taken anew for each scrape.
+// NewMetrics of the kinds in the snapshot, which is taken again for each scrape.
 func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 	return &Metrics{
 		snapshot: snapshot,

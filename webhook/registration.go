@@ -19,7 +19,7 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// errTooManyRegistrations says that other reviews of registrations come first.
+// errTooManyRegistrations means that other reviews of registrations come first.
 var errTooManyRegistrations = errors.New("too many registrations are being reviewed")
 
 // Registration warns of what is wrong with a ClaimKind or a ClassKind that is created or updated. It refuses only what can never work: an

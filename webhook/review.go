@@ -219,7 +219,7 @@ func Deadline(ctx context.Context) time.Time {
 	return at.Add(deadline)
 }
 
-// errTooManyBodies says that other reviews hold all the memory for bodies.
+// errTooManyBodies means that other reviews hold all the memory for bodies.
 var errTooManyBodies = errors.New("too many large reviews are being read; try again in a moment")
 
 // reservation is what one review has taken of the budget; a nil budget limits nothing.

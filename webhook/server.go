@@ -122,7 +122,7 @@ func (s *Server) newHTTPServer() *http.Server {
 }
 
 // connections is a listener that limits open connections. At the limit, it closes one for the next: the oldest of those without a review,
-// if they are many, or else the one idle the longest since its review. So a client that holds all connections locks nobody out: a new
+// if they are many, or else the one idle the longest since its review. So a client that holds all connections locks no one out: a new
 // connection has time for its first review, however many have had theirs, and those stay open, however many are new. x/net/netutil instead
 // makes the next connection wait: there, a client with idle connections locks out all others.
 type connections struct {
@@ -144,9 +144,9 @@ type connection struct {
 
 	listener *connections
 	once     sync.Once
-	// reviewed says that a review has ever arrived on it.
+	// reviewed reports whether a review has ever arrived on it.
 	reviewed atomic.Bool
-	// answering says that a complete review has no answer yet.
+	// answering reports whether a complete review has no answer yet.
 	answering atomic.Bool
 	// idleSince is when it was opened or last answered, in nanoseconds.
 	idleSince atomic.Int64
@@ -167,7 +167,7 @@ func (l *connections) Accept() (net.Conn, error) {
 	c := &connection{Conn: tcp, listener: l}
 	c.idleSince.Store(time.Now().UnixNano())
 	if victim := l.admit(c); victim != nil {
-		_ = victim.Close() // Nobody needs the error: the client sees that it is closed.
+		_ = victim.Close() // The error is not needed: the client sees that it is closed.
 	}
 	return c, nil
 }

@@ -53,7 +53,7 @@ type ClaimKind struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.claims) || !has(self.claims.skipIfSet) || !has(self.selector) || !has(self.selector.annotation) || self.claims.skipIfSet.all(p, !has(p.annotation) || p.annotation != self.selector.annotation)",message="skipIfSet must not name selector.annotation: no claim with a selector would be bound",fieldPath=".claims"
 // +kubebuilder:validation:XValidation:rule="!has(self.classes) || !has(self.classes.namespaces) || !has(self.reference) || !has(self.reference.form) || !has(self.classes.namespaces.from) || self.classes.namespaces.from != 'All' || self.reference.form in ['ObjectReference', 'TypedObjectReference', 'NamespacedReference']",message="namespaces.from: All needs a reference that carries a namespace: set reference.form to ObjectReference, TypedObjectReference or NamespacedReference, or name one namespace",fieldPath=".classes"
 // +kubebuilder:validation:XValidation:rule="!has(self.classes) || !has(self.classes.namespaces) || !has(self.reference) || !has(self.reference.form) || !has(self.classes.namespaces.names) || self.classes.namespaces.names.size() == 1 || self.reference.form in ['ObjectReference', 'TypedObjectReference', 'NamespacedReference']",message="namespaces.names: a reference that carries no namespace needs exactly one: name one, or set reference.form to ObjectReference, TypedObjectReference or NamespacedReference",fieldPath=".classes"
-// +kubebuilder:validation:XValidation:rule="!has(self.classes) || !has(self.classes.use) || self.classes.use.subject != 'Requester' || !has(self.whenUnmatched) || self.whenUnmatched != 'BindLater'",message="use.subject: Requester cannot be told of a claim that is bound later: set Namespace, or whenUnmatched to Admit or Deny",fieldPath=".classes"
+// +kubebuilder:validation:XValidation:rule="!has(self.classes) || !has(self.classes.use) || self.classes.use.subject != 'Requester' || !has(self.whenUnmatched) || self.whenUnmatched != 'BindLater'",message="use.subject: Requester is unknown for a claim that is bound later: set Namespace, or whenUnmatched to Admit or Deny",fieldPath=".classes"
 type ClaimKindSpec struct {
 	// Claims are the claims that are bound: of which kind, in which namespaces, and when.
 	// Example: {resource: gateways.gateway.networking.k8s.io, version: v1}
@@ -137,8 +137,8 @@ type Claims struct {
 	// +optional
 	SkipIfSet []Place `json:"skipIfSet,omitzero"`
 
-	// When is a CEL expression that reports whether a claim is to be bound now. Without
-	// it, every claim is that has no class reference. An expression that looks at the
+	// When is a CEL expression that reports whether a claim is to be bound now. If absent,
+	// classbind binds every claim without a class reference. An expression that looks at the
 	// reference also decides on claims that have one, such as a default of their schema;
 	// any other leaves these alone. With BindLater, a claim for which it is false is looked
 	// at again when the claim or a related object changes. If it fails, the claim is refused:
@@ -162,7 +162,7 @@ type Classes struct {
 	// +optional
 	Kinds []ClassKindLink `json:"kinds,omitempty"`
 
-	// Precedence says which class a name means where the form of reference cannot tell class
+	// Precedence says which class a name means where the form of reference cannot distinguish class
 	// kinds apart. With Name, claims are offered the classes of one of them, whose name comes first.
 	// With Listed, who reads the claims looks for the name in one kind after the other, in the
 	// order of kinds. So all of these are offered, but for a class whose name a class of a kind
@@ -242,7 +242,7 @@ type Choice struct {
 	// takes the heaviest class, with equal shares among ties. LeastClaims takes the
 	// class with the fewest bound claims of this kind, with weighted shares among
 	// ties; classbind needs to list and watch the claims for it. Where classes have a
-	// capacity, it takes the one of which the smallest share is used. RoundRobin takes the
+	// capacity, it takes the one with the smallest share in use. RoundRobin takes the
 	// class that was given to a claim of this kind the longest ago, and ignores
 	// weights; each replica of classbind takes its own turns. LowestScore and HighestScore
 	// take the class with the best score, with weighted shares among ties.
@@ -290,7 +290,7 @@ type Admission struct {
 	// Defaulting says who gives the default class to a claim without a selector. Webhook is
 	// classbind. Policy is the API server itself, by a MutatingAdmissionPolicy that
 	// classbind's leader keeps (Kubernetes 1.36 and later): such a claim needs no call, and
-	// is bound while classbind is down, too. Where the API server cannot tell which class
+	// is bound while classbind is down, too. Where the API server cannot determine which class
 	// that is, classbind does as before, and the condition DefaultedByPolicy says why. The
 	// policy comes before all mutating webhooks: choose Webhook if another one gives claims
 	// their selector. Example: Policy

@@ -174,7 +174,7 @@ type ClassKindStatus struct {
 	// Served is true once the classes were offered to claims. From then on, no claim is bound
 	// without them: while classbind cannot read them, the claims of their claim kinds are
 	// answered with 503. It ends when the ClassKind is deleted, or its resource is not
-	// installed any more. classbind goes by its own record, and not by this field.
+	// installed any longer. classbind goes by its own record, and not by this field.
 	// +optional
 	Served bool `json:"served,omitempty"`
 }

@@ -30,8 +30,8 @@ const (
 	// MaxMessageBytes limits an error from elsewhere, such as from the API server, that an answer, a condition, an event or a log repeats.
 	// It protects their length. Beyond it, the message ends in three dots.
 	MaxMessageBytes = 512
-	// MaxErrors limits the errors in one answer. It protects the length of answers, logs and events. Beyond it, the answer says that there
-	// are more.
+	// MaxErrors limits the errors in one answer. It protects the length of answers, logs and events. Beyond it, the answer reports that
+	// there are more.
 	MaxErrors = 10
 
 	// MaxExpressionCost limits the cost of all expressions that are evaluated for one claim. A unit is at most 50 ns of CPU: this is 6 ms,
@@ -72,8 +72,8 @@ const (
 	// MaxUnlikelyRefusals limits the same for the classes that no role allows, where roles and bindings are known. Beyond it, the claim
 	// gets none of the classes that are left.
 	MaxUnlikelyRefusals = 16
-	// MaxAllowedShown limits the classes that a refused claim is told it may use, and the access reviews for them. It protects the length
-	// of answers, and the API server.
+	// MaxAllowedShown limits the classes in the list of those that a refused claim may use, and the access reviews for them. It protects
+	// the length of answers, and the API server.
 	MaxAllowedShown = 10
 	// MaxAccessAnswers limits the answers to access reviews that a replica keeps. It protects memory: 5 MB. Beyond it, the oldest is
 	// forgotten.
@@ -189,7 +189,7 @@ const (
 	// last 10 that this replica let read. It protects memory, and the scrapes of those 10. Beyond it, the answer is 429. Anybody who
 	// reaches the port can make up tokens, and keep new ones out for as long as the flood lasts.
 	MaxUnknownScrapes = 10
-	// MaxClassSeries limits the classes of one kind whose claims have a metric of their own. It protects Prometheus from whoever creates
+	// MaxClassSeries limits the classes of one kind whose claims have a metric of their own. It protects Prometheus from users who create
 	// classes. Beyond it, the classes with the most claims have one, and all others have one together. Metrics of capacities have none of
 	// these others.
 	MaxClassSeries = 100
@@ -222,12 +222,12 @@ const (
 	// seen first is forgotten, and the next default after it waits for the in-flight window.
 	MaxStoredDefaults = 1024
 	// MaxSeatLeases limits the Leases of partitions and of single namespaces whose last default class is of one kind and namespace. It
-	// protects etcd, and the memory of every replica, from whoever moves a default class through partitions. The Leases of one kind and
+	// protects etcd, and the memory of every replica, from users who move a default class through partitions. The Leases of one kind and
 	// namespace take about 1 MiB of etcd, and less than 1 MiB of each replica. What one namespace uses up refuses no other. Beyond it, a
-	// class that would be the first default of its partition gets 503, until the leader has deleted Leases that have no default any more.
+	// class that would be the first default of its partition gets 503, until the leader has deleted Leases that no longer have a default.
 	// Anybody who reaches the port without a client certificate can make up the kind and the namespace.
 	MaxSeatLeases = 1_000
-	// MaxLeasesCollected limits the Leases that the leader reads in ten seconds, to delete those that have no default any more. It protects
+	// MaxLeasesCollected limits the Leases that the leader reads in ten seconds, to delete those that no longer have a default. It protects
 	// the API server. Beyond it, they are deleted later.
 	MaxLeasesCollected = 500
 	// MaxUIDBytes limits the uid and the resourceVersion of a class, as a Lease records them. It protects the size of a Lease. Beyond it,

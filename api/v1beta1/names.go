@@ -30,7 +30,7 @@ const (
 	// the strategy and the number of candidates: the same decision is the same text. Written by classbind when it binds the claim, read by
 	// people and "classbind explain".
 	DecisionAnnotation = "classbind.io/decision"
-	// PresetAnnotation on a registration or a role says of which preset it is a copy, and of which edition: PRESET@HASH. Written in the
+	// PresetAnnotation on a registration or a role names the preset that it copies, and its edition: PRESET@HASH. Written in the
 	// presets, read by "classbind check".
 	PresetAnnotation = "classbind.io/preset"
 	// HolderUIDAnnotation on the Lease of a seat is the uid of the class last admitted as its default. Written and read by the guard.
@@ -167,7 +167,7 @@ const (
 	// ConditionSelectorsRead is False for the ClaimKind of PersistentVolumeClaims where there is a default StorageClass: the API server
 	// gives it to claims before we are asked.
 	ConditionSelectorsRead = "SelectorsRead"
-	// ConditionLetsClustersStart is False for a ClaimKind whose claims a cluster needs to come up, if nobody can create them while no
+	// ConditionLetsClustersStart is False for a ClaimKind whose claims a cluster needs to come up, if they cannot be created while no
 	// replica of classbind runs.
 	ConditionLetsClustersStart = "LetsClustersStart"
 	// ConditionLateBinding is True for a ClaimKind with BindLater whose waiting claims are bound when a class matches them.
@@ -185,37 +185,37 @@ const (
 	// ConditionUseEnforced is True for a ClaimKind with classes.use if the API server itself checks who may use the class that a claim
 	// names.
 	ConditionUseEnforced = "UseEnforced"
-	// ReasonServed says that claims are bound, or classes offered, as registered.
+	// ReasonServed means that claims are bound, or classes offered, as registered.
 	ReasonServed = "Served"
-	// ReasonNotInstalled says that the API server serves no such resource.
+	// ReasonNotInstalled means that the API server serves no such resource.
 	ReasonNotInstalled = "NotInstalled"
-	// ReasonUnsuitable says that the resource is served, but cannot be created (a claim kind) or listed and watched (a class kind). Or the
+	// ReasonUnsuitable means that the resource is served, but cannot be created (a claim kind) or listed and watched (a class kind). Or the
 	// API server itself decides on the reference before it asks webhooks.
 	ReasonUnsuitable = "Unsuitable"
-	// ReasonVersionNotServed says that the API server does not serve the version of the claims for which the paths of the ClaimKind are
+	// ReasonVersionNotServed means that the API server does not serve the version of the claims for which the paths of the ClaimKind are
 	// written.
 	ReasonVersionNotServed = "VersionNotServed"
-	// ReasonConflict says that a ClaimKind whose name comes first has the same resource and reference.
+	// ReasonConflict means that a ClaimKind whose name comes first has the same resource and reference.
 	ReasonConflict = "Conflict"
-	// ReasonNotPermitted says that classbind may not list and watch the resource.
+	// ReasonNotPermitted means that classbind may not list and watch the resource.
 	ReasonNotPermitted = "NotPermitted"
-	// ReasonNotSynced says that the API server has not listed the classes yet, or that the webhook of the claim kind is not configured yet.
+	// ReasonNotSynced means that the API server has not listed the classes yet, or that the claim kind's webhook is not configured yet.
 	ReasonNotSynced = "NotSynced"
-	// ReasonStale says that the API server listed the classes once and no longer answers, and that the last known classes are still
+	// ReasonStale means that the API server listed the classes once and no longer answers, and that the last known classes are still
 	// offered.
 	ReasonStale = "Stale"
-	// ReasonAmbiguousReference says that the classes of a class kind are not offered to a claim kind: its form of reference cannot tell
-	// them from those of one whose name comes first.
+	// ReasonAmbiguousReference means that the classes of a class kind are not offered to a claim kind: its form of reference cannot
+	// distinguish them from those of one whose name comes first.
 	ReasonAmbiguousReference = "AmbiguousReference"
-	// ReasonUnknownValue says that a field of the ClaimKind has a value that another release of classbind accepted and this one does not
+	// ReasonUnknownValue means that a field of the ClaimKind has a value that another release of classbind accepted and this one does not
 	// know.
 	ReasonUnknownValue = "UnknownValue"
-	// ReasonClassKindMissing says that a class kind that serves the claim kind was served before, and that this replica does not know its
+	// ReasonClassKindMissing means that a class kind that serves the claim kind was served before, and that this replica does not know its
 	// classes yet.
 	ReasonClassKindMissing = "ClassKindMissing"
-	// ReasonIgnored says that an admin has a class kind ignored, so that its classes are offered to no claim.
+	// ReasonIgnored means that an admin has a class kind ignored, so that its classes are offered to no claim.
 	ReasonIgnored = "Ignored"
-	// ReasonRelatedMissing says that objects that claims name are not known on this replica, so that expressions have no result.
+	// ReasonRelatedMissing means that objects that claims name are not known on this replica, so that expressions have no result.
 	ReasonRelatedMissing = "RelatedMissing"
 	// ReasonExpressionsValid and ReasonInvalidExpression report whether all expressions compile, ReasonMistypedExpression that one fails by
 	// the schema of what it looks at, and ReasonExpressionFailed that one fails for some class.
@@ -223,30 +223,30 @@ const (
 	ReasonInvalidExpression  = "InvalidExpression"
 	ReasonMistypedExpression = "MistypedExpression"
 	ReasonExpressionFailed   = "ExpressionFailed"
-	// ReasonTooLarge says that the webhook configuration has no room for the kind's entry, so the API server does not ask classbind.
+	// ReasonTooLarge means that the webhook configuration has no room for the kind's entry, so the API server does not ask classbind.
 	ReasonTooLarge = "TooLarge"
 	// ReasonOneDefault, ReasonNoDefault and ReasonSeveralDefaults count a claim kind's default classes.
 	ReasonOneDefault      = "OneDefault"
 	ReasonNoDefault       = "NoDefault"
 	ReasonSeveralDefaults = "SeveralDefaults"
-	// ReasonPolicyNotServed says that the API server does not know the kind of policy, and ReasonPolicyRefused that it does not take that
-	// of classbind. ReasonNeedsWebhook says that it cannot tell the default class of a claim. ReasonWeightZero says that the default class
-	// has the weight 0, so no claim gets it.
+	// ReasonPolicyNotServed means that the API server does not know the kind of policy, and ReasonPolicyRefused means that it does not take
+	// that of classbind. ReasonNeedsWebhook means that it cannot compute the default class of a claim. ReasonWeightZero means that the
+	// default class has the weight 0, so no claim gets it.
 	ReasonPolicyNotServed = "PolicyNotServed"
 	ReasonPolicyRefused   = "PolicyRefused"
 	ReasonNeedsWebhook    = "NeedsWebhook"
 	ReasonWeightZero      = "WeightZero"
-	// ReasonEnforced says that the API server has the policy that checks who may use a class. ReasonNoNamespace says that
+	// ReasonEnforced means that the API server has the policy that checks who may use a class. ReasonNoNamespace means that
 	// claims have no namespace whose right to use a class could count.
 	ReasonEnforced    = "Enforced"
 	ReasonNoNamespace = "NoNamespace"
-	// ReasonDefaultCordoned says that a default class is cordoned, so no claim gets it.
+	// ReasonDefaultCordoned means that a default class is cordoned, so no claim gets it.
 	ReasonDefaultCordoned = "DefaultCordoned"
-	// ReasonWatched says that all claims of the kind are known.
+	// ReasonWatched means that all claims of the kind are known.
 	ReasonWatched = "Watched"
-	// ReasonClassKindsRead says that the classes of every installed class kind are known.
+	// ReasonClassKindsRead means that the classes of every installed class kind are known.
 	ReasonClassKindsRead = "ClassKindsRead"
-	// ReasonNoClassKind says that no class kind serves a claim kind that was never served, so it has no entry in the webhook configuration
+	// ReasonNoClassKind means that no class kind serves a claim kind that was never served, so it has no entry in the webhook configuration
 	// yet.
 	ReasonNoClassKind = "NoClassKind"
 	// ReasonConfigured and ReasonNotConfigured report whether the webhook configuration has an entry for the kind.
@@ -269,21 +269,21 @@ const (
 	ReasonRegistered    = "Registered"
 	ReasonNotRegistered = "NotRegistered"
 	ReasonNoClaimKinds  = "NoClaimKinds"
-	// ReasonPathsValid says that the schema of the claims has all that is needed.
+	// ReasonPathsValid means that the schema of the claims has all that is needed.
 	ReasonPathsValid = "PathsValid"
-	// ReasonReferencePruned says that claims would be stored without their reference, or without fields of it, so none is bound, or that
+	// ReasonReferencePruned means that claims would be stored without their reference, or without fields of it, so none is bound, or that
 	// they were.
 	ReasonReferencePruned = "ReferencePruned"
 	// ReasonPathsInvalid says what else is wrong with a path or the form of reference, so no claim is bound.
 	ReasonPathsInvalid = "PathsInvalid"
-	// ReasonReferenceRefused says that the schema refuses the references to classes of some kinds, or those that are added to claims later.
-	// Other claims are bound.
+	// ReasonReferenceRefused means that the schema refuses the references to classes of some kinds, or those that are added to claims
+	// later. Other claims are bound.
 	ReasonReferenceRefused = "ReferenceRefused"
-	// ReasonAllReferencesRefused says that the schema refuses the references to all classes.
+	// ReasonAllReferencesRefused means that the schema refuses the references to all classes.
 	ReasonAllReferencesRefused = "AllReferencesRefused"
-	// ReasonSchemaUnknown says that the schema allows anything, or that there is none.
+	// ReasonSchemaUnknown means that the schema allows anything, or that there is none.
 	ReasonSchemaUnknown = "SchemaUnknown"
-	// ReasonNeededToStart says that a cluster needs such claims before a replica of classbind can run.
+	// ReasonNeededToStart means that a cluster needs such claims before a replica of classbind can run.
 	ReasonNeededToStart = "NeededToStart"
 	// ReasonNoDefaultStorageClass and ReasonDefaultStorageClass report whether the API server gives claims a StorageClass.
 	ReasonNoDefaultStorageClass = "NoDefaultStorageClass"

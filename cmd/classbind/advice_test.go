@@ -57,7 +57,7 @@ var advised = map[string]string{
 	"kubectl delete lease x --namespace x":                                            "",
 	"kubectl delete secret --namespace x x":                                           "",
 	"kubectl describe certificates --namespace":                                       "",
-	"kubectl describe claimkind x tells admins what to do":                            "",
+	"kubectl describe claimkind x shows admins what to do":                            "",
 	"kubectl describe pods --namespace x --selector app.kubernetes.io/name=classbind": "",
 	"kubectl describe x":                                                              "",
 	"kubectl edit x":                                                                  "",

@@ -67,7 +67,7 @@ the reference to it into the claim before the API server stores the claim.`,
 }
 
 func exitStatus(err error) int {
-	// cobra has no type for it. The status is not 1, by which explain says that a claim has no class.
+	// cobra has no type for it. The status is not 1, by which explain reports that a claim has no class.
 	if strings.HasPrefix(err.Error(), "unknown command ") {
 		return 2
 	}

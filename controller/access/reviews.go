@@ -1,4 +1,4 @@
-// Package access asks the API server who may use which class, and follows the roles and bindings that tell whom to ask about first.
+// Package access asks the API server who may use which class, and follows the roles and bindings that show whom to ask about first.
 package access
 
 import (
@@ -142,7 +142,7 @@ func (r *Reviews) ask(ctx context.Context, namespace string, user *access.Subjec
 	if err == nil {
 		defer done()
 	}
-	if ctx.Err() != nil { // Whoever waited so long is not to blame.
+	if ctx.Err() != nil { // A caller that waited that long is not to blame.
 		err = context.Cause(ctx)
 	}
 	if err != nil {

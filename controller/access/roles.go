@@ -50,7 +50,7 @@ type Roles struct {
 	grants   atomic.Pointer[access.Grants]
 	wake     chan struct{}
 	followed map[string]*followed // by resource
-	// problem why they cannot be followed, which is told once.
+	// problem why they cannot be followed, which is logged once.
 	problem string
 }
 
@@ -225,7 +225,7 @@ type followed struct {
 	lost time.Time
 }
 
-// answered is called when the API server's answer to the watch changes. After a while without, its objects are not believed any more.
+// answered is called when the API server's answer to the watch changes. After a while without, its objects are no longer believed.
 func (f *followed) answered(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

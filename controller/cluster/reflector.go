@@ -184,7 +184,7 @@ func (s *store[T]) Replace(objects []any, _ string) error {
 // Resync does nothing.
 func (s *store[T]) Resync() error { return nil }
 
-// UpdateResourceVersion is called after each event and each bookmark, by which the API server says that nothing changed.
+// UpdateResourceVersion is called after each event and each bookmark, by which the API server confirms that nothing changed.
 func (s *store[T]) UpdateResourceVersion(string) { s.health.Confirm(time.Now()) }
 
 // Transformer keeps what is read of an object.

@@ -22,13 +22,13 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// ErrNotInstalled says that the API server answered that it serves no such resource.
+// ErrNotInstalled means that the API server answered that it serves no such resource.
 var ErrNotInstalled = errors.New("the API server serves no such resource: install its CRD, or correct the name, which is <plural>.<group>")
 
-// ErrVersionNotServed says that the resource is served, but not in the version asked for.
+// ErrVersionNotServed means that the resource is served, but not in the version asked for.
 var ErrVersionNotServed = errors.New("the API server does not serve the version for which the paths are written")
 
-// ErrUnsuitable says that the resource is served, but without the verbs needed.
+// ErrUnsuitable means that the resource is served, but without the verbs needed.
 var ErrUnsuitable = errors.New("the resource cannot be used")
 
 // CRD is what is watched of CustomResourceDefinitions: only the fact of a change.
@@ -79,7 +79,7 @@ func Find[T any](word string, all []T, name func(T) string, of func(T) (string, 
 }
 
 // Resolver looks up resources by name, <plural>.<group>, in the API server's discovery. It asks for one group and caches nothing, because
-// old answers are wrong once a CRD comes, goes or changes. It tells an aggregated API server that is down from a group that does not exist.
+// old answers are wrong once a CRD comes, goes or changes. It distinguishes an aggregated API server that is down from a missing group.
 type Resolver struct {
 	client    rest.Interface
 	reviews   authorizationclient.SelfSubjectAccessReviewInterface
@@ -206,7 +206,7 @@ func (r Resolver) versions(ctx context.Context, group string) ([]string, error) 
 	return versions, nil
 }
 
-// CRD reads a CustomResourceDefinition, as JSON. It is not cached: nobody asks twice, and it may be large.
+// CRD reads a CustomResourceDefinition, as JSON. It is not cached: it is read once, and may be large.
 func (r Resolver) CRD(ctx context.Context, name string) (crd json.RawMessage, err error) {
 	return r.ask(ctx, prefix("apiextensions.k8s.io"), "v1", "customresourcedefinitions", name)
 }
@@ -226,7 +226,7 @@ func (r Resolver) Permitted(ctx context.Context, name string, verbs ...string) e
 		review, err := r.reviews.Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
 			// A refusal of the question is no answer, so the error is not wrapped.
-			return fmt.Errorf("cannot tell whether classbind may %s %q: %s", verb, name, truncate.Error(err).Error())
+			return fmt.Errorf("cannot determine whether classbind may %s %q: %s", verb, name, truncate.Error(err).Error())
 		}
 		if !review.Status.Allowed {
 			return apierrors.NewForbidden(resource, "", fmt.Errorf("classbind may not %s it", verb))
@@ -250,7 +250,7 @@ func (r Resolver) ask(ctx context.Context, path ...string) ([]byte, error) {
 	if err != nil {
 		return nil, truncate.Error(err)
 	}
-	defer func() { _ = body.Close() }() // It was read, or is not needed any more.
+	defer func() { _ = body.Close() }() // It was read, or is no longer needed.
 	answer, err := io.ReadAll(io.LimitReader(body, v1beta1.MaxDiscoveryBytes+1))
 	if err == nil && len(answer) > v1beta1.MaxDiscoveryBytes {
 		err = fmt.Errorf("the API server answered with more than %d bytes", v1beta1.MaxDiscoveryBytes)

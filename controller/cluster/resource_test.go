@@ -155,7 +155,7 @@ func TestPermitted(t *testing.T) {
 		"Forbidden": {reason: "We should say which verb it is.", answer: answer(false), want: "golds.example.org is forbidden: classbind may not list it", forbidden: true},
 		"MayNotAsk": {
 			reason: "We should not take a refused question for an answer.", answer: controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden),
-			want: `cannot tell whether classbind may list "golds.example.org": Forbidden`,
+			want: `cannot determine whether classbind may list "golds.example.org": Forbidden`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,7 +24,7 @@ const (
 	// lateRound is the time between two looks at whether classes or claims have changed. A round has at least twice that.
 	lateRound = 500 * time.Millisecond
 	lateRetry = time.Second // the delay before the first retry of a claim, which doubles until it is lateRetryMax
-	// lateRetryMax is how often a claim is tried that the API server refuses for good.
+	// lateRetryMax is how often a claim is tried that the API server refuses permanently.
 	lateRetryMax    = 10 * time.Minute
 	namespaceRounds = 10 // how many looks pass until namespaces are checked again
 	lateWorkers     = 16 // of each kind: hanging writes delay no other kind

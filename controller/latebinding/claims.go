@@ -39,11 +39,11 @@ type Claims struct {
 	client       Client
 	own          string // classbind's namespace
 
-	// mu guards kinds, because reconciliations of several kinds run at once. Whoever
-	// holds it copies or sets an entry, and waits for nobody.
+	// mu guards kinds, because reconciliations of several kinds run at once. A goroutine that
+	// holds it copies or sets an entry, and never waits.
 	mu    sync.Mutex
 	kinds map[string]*watchedClaims
-	// began is when Ready was first called. counted says that the claims have been counted.
+	// began is when Ready was first called. counted reports whether the claims have been counted.
 	began   atomic.Pointer[time.Time]
 	counted atomic.Bool
 
@@ -143,7 +143,7 @@ func (c *Claims) follow(
 	if err != nil {
 		return false, fmt.Errorf("cannot watch the claims of %q: %w", k.Name, err)
 	}
-	old := c.watches()[k.Name] // Nobody replaces it meanwhile: a kind has one reconciliation at a time.
+	old := c.watches()[k.Name] // It is not replaced meanwhile: a kind has one reconciliation at a time.
 	if old != nil && old.kind.Serial == kind.Serial && old.resource.GroupVersion() == found.GroupVersion() {
 		_, err := old.LastError()
 		return !apierrors.IsNotFound(err), nil
@@ -244,7 +244,7 @@ var (
 	errNoAnswer   = errors.New("the API server has not listed the claims yet")
 )
 
-// NotYet says that the watch has only just begun.
+// NotYet means that the watch has only just begun.
 func NotYet(err error) bool { return errors.Is(err, errNoAnswer) || errors.Is(err, errNotWatched) }
 
 // Problem is why the claims of a kind are not known, nil if they are.

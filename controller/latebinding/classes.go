@@ -118,8 +118,8 @@ type limitedClass struct {
 
 func (c *limitedClass) share() float64 { return float64(c.taken) / float64(max(c.Capacity.Total, 1)) }
 
-// limitedClasses calls a function for each kind with the classes that have a limit, at most so many: those of which the greatest share is
-// taken come first, and among equals the first by name.
+// limitedClasses calls a function for each kind with the classes that have a limit, at most so many: those with the greatest share
+// in use come first, and among equals the first by name.
 func (c *Claims) limitedClasses(most int, call func([]limitedClass)) {
 	c.eachClassKind(func(view *selector.View, classes *inventory.Classes) bool {
 		kind := classes.Kind
@@ -153,7 +153,7 @@ var (
 		[]string{"class_kind", "class_namespace", "class"}, nil)
 	classCapacity = prometheus.NewDesc("classbind_class_capacity",
 		fmt.Sprintf("How much the claims of a class may use together, where it has a limit. Of each class kind there are "+
-			"the %d classes of which the greatest share is used.", v1beta1.MaxClassSeries),
+			"the %d classes with the greatest share in use.", v1beta1.MaxClassSeries),
 		[]string{"class_kind", "class_namespace", "class"}, nil)
 	classCapacityUsed = prometheus.NewDesc("classbind_class_capacity_used",
 		"How much of the capacity of a class is used, with what claims use that are not seen stored yet. "+

@@ -69,7 +69,7 @@ func (b *Binder) create(ctx context.Context, w *claimWatch, e *corev1.Event) {
 	}
 	w.own(func(s *claimState) {
 		if c := s.waiting.find(claim.Namespace, claim.UID); c != nil && e.Type == corev1.EventTypeWarning {
-			c.notified, c.told = true, c.told || e.Reason != v1beta1.EventNoMatchingClass
+			c.notified, c.warned = true, c.warned || e.Reason != v1beta1.EventNoMatchingClass
 		}
 	})
 }
@@ -92,13 +92,13 @@ func (k *kindBinder) bound(claim seenVersion, d *selector.Decision) {
 // warn of a claim that has no class, or of one that has one in vain, which may have waited for it before. Once the event is created, it is
 // not sent again.
 func (k *kindBinder) warn(claim seenVersion, reason, note string) {
-	told := true
+	warned := true
 	k.watch.own(func(s *claimState) {
 		if c := s.waiting.find(claim.namespace, claim.uid); c != nil {
-			told = c.told || c.notified && reason == v1beta1.EventNoMatchingClass
+			warned = c.warned || c.notified && reason == v1beta1.EventNoMatchingClass
 		}
 	})
-	if !told {
+	if !warned {
 		k.event(claim, corev1.EventTypeWarning, reason, note)
 	}
 }
@@ -108,7 +108,7 @@ func (k *kindBinder) notify(ctx context.Context, view *selector.View, now time.T
 	for time.Since(now) < noticeTime && k.binder.notices.TryAccept() {
 		var claim seenVersion
 		found := false
-		if k.watch.own(func(s *claimState) { claim, found = s.waiting.takeUntold(now) }); !found {
+		if k.watch.own(func(s *claimState) { claim, found = s.waiting.takeUnnotified(now) }); !found {
 			return
 		}
 		note, waits := claim.note(ctx, view)

@@ -35,7 +35,7 @@ func TestNoMatchingClass(t *testing.T) {
 		w, k := r.claims.watches()[lateKind], r.kindBinder(t)
 		eventually(t, "We should wait for a while before we say that a claim waits.", func(c *assert.CollectT) {
 			k.notify(t.Context(), k.view(), time.Now())
-			w.own(func(s *claimState) { assert.Equal(c, 2, s.waiting.untold.Len()) })
+			w.own(func(s *claimState) { assert.Equal(c, 2, s.waiting.unnotified.Len()) })
 		})
 		for range 2 {
 			r.notify(t)
@@ -81,7 +81,7 @@ func TestNoMatchingClassIsSentInTheEnd(t *testing.T) {
 	n := s.creations()
 	notify(k.view())
 	notify(k.view())
-	w.own(func(s *claimState) { assert.Zero(t, s.waiting.untold.Len()) })
+	w.own(func(s *claimState) { assert.Zero(t, s.waiting.unnotified.Len()) })
 	assert.Equal(t, n, s.creations(), "We should say it once.")
 }
 
@@ -112,7 +112,7 @@ func TestWhoIsNotified(t *testing.T) {
 		golds := controllertest.NewClassKind("golds.example.org", "Gold")
 		notified := func() (asks []string) {
 			for {
-				seen, found := w.state.waiting.takeUntold(time.Now())
+				seen, found := w.state.waiting.takeUnnotified(time.Now())
 				if !found {
 					return asks
 				}

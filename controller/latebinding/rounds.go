@@ -20,7 +20,7 @@ const (
 	quietTime   = time.Minute
 	quietLook   = 5 * time.Second
 	lookBatch   = 100                    // how many claims are looked at before others may change what is known of them
-	noticeDelay = 10 * time.Second       // how long a claim waits before an event says that it has no class
+	noticeDelay = 10 * time.Second       // how long a claim waits before an event reports that it has no class
 	noticeTime  = 100 * time.Millisecond // how long a look may make such events. The rest is left for the next.
 )
 
@@ -58,7 +58,7 @@ func (s *claimState) begin(view *selector.View, freed uint64, now time.Time) (mo
 	return most
 }
 
-// round looks at the claims that are due, and tells the authors of those that have waited.
+// round looks at the claims that are due, and notifies the authors of those that have waited.
 func (k *kindBinder) round(ctx context.Context) {
 	view, ready, most := k.view(), false, time.Duration(0)
 	freed := uint64(0)
@@ -162,7 +162,7 @@ func (s *claimState) record(a seenVersion, is outlook) bool {
 	return is.matched
 }
 
-// missed records that a claim that was to be written has no class any more, or that the classes are not known.
+// missed records that a claim that was to be written no longer has a class, or that the classes are not known.
 func (s *claimState) missed(a seenVersion, d *selector.Decision) {
 	c := s.waiting.find(a.namespace, a.uid)
 	if c == nil || c.version != a.version {

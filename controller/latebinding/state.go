@@ -21,7 +21,7 @@ type claimState struct {
 	swept   time.Time // No sweep begins before.
 	refusal error     // why a claim could not be written: no other is tried until paused
 	paused  time.Time
-	// removed says that the last claim that was written, removedOf, lost its reference.
+	// removed reports whether the last claim that was written, removedOf, lost its reference.
 	// Others are tried: a policy may be for some claims alone.
 	removed      error
 	removedOf    types.UID
@@ -70,15 +70,15 @@ func (s *claimState) put(seen *claimSeen) {
 	}
 }
 
-// hold a claim that was seen, if there is room. Whether its author was told before is still true.
+// hold a claim that was seen, if there is room. Whether its author was notified before is still true.
 func (s *claimState) hold(seen *claimSeen, before *waitingClaim) {
 	c := &waitingClaim{seenVersion: seen.seenVersion}
 	if before != nil {
-		c.notified, c.told = before.notified, before.told
+		c.notified, c.warned = before.notified, before.warned
 	}
 	if seen.unread || !s.waiting.hold(c) {
 		s.waiting.miss(seen.namespace)
-	} else if before != nil && before.untold {
+	} else if before != nil && before.unnotified {
 		s.waiting.awaitNotice(c, time.Unix(0, before.since))
 	}
 }
@@ -101,10 +101,10 @@ func (s *claimState) useBinder(b *Binder) {
 	s.rounds, s.swept = rounds{}, time.Time{}
 	w := &s.waiting
 	w.binds = b != nil
-	w.due, w.untold = fair.Queue[*waitingClaim]{}, fair.Queue[*waitingClaim]{}
+	w.due, w.unnotified = fair.Queue[*waitingClaim]{}, fair.Queue[*waitingClaim]{}
 	w.each(func(c *waitingClaim) {
 		w.setRefused(c, false)
-		c.due, c.untold, c.matched, c.notified, c.told = false, false, false, false, false
+		c.due, c.unnotified, c.matched, c.notified, c.warned = false, false, false, false, false
 		w.offer(c)
 	})
 }
@@ -205,7 +205,7 @@ func (b boundClaims) remove(uid types.UID) {
 	delete(b.counts, uid)
 }
 
-// unbind takes a claim off its counts. frees says that others may use some of what it used.
+// unbind takes a claim off its counts. frees reports whether others may use some of what it used.
 func (b boundClaims) unbind(counts classCounts, frees bool) {
 	for _, count := range counts.of {
 		if count != nil {

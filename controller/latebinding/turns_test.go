@@ -221,7 +221,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 		k.lookAt(t, broken, 0)
 		k.lookAt(t, selector.NewView(w.kind, nil), 0)
 		assert.True(t, w.state.waiting.find("team-a", uidOf(0)).failed, "We should not ask again.")
-		seen, _ := w.state.waiting.takeUntold(time.Now().Add(noticeDelay))
+		seen, _ := w.state.waiting.takeUnnotified(time.Now().Add(noticeDelay))
 		note, _ := seen.note(t.Context(), broken)
 		assert.Equal(t, panicText, note)
 	})

@@ -25,18 +25,18 @@ func (v *seenVersion) weight() int { return 1 + len(v.ask)/v1beta1.WaitingClaimB
 // waitingClaim is a claim without a class that could have one.
 type waitingClaim struct {
 	seenVersion
-	of       *namespace
-	since    int64 // when it began to wait for its event, in ns since 1970
-	due      bool  // It is in the line of what a round looks at.
-	untold   bool  // It is in the line for its event.
-	matched  bool  // It has a class, and is in the hands of a writer.
-	notYet   bool  // claims.when was false when it was looked at, so nobody is told that it waits.
-	full     bool  // Classes had no room for it.
-	failed   bool  // Its selector caused a panic: it is not looked at again.
-	written  bool  // This version was bound.
-	notified bool  // It got its event that there is no class.
-	told     bool  // It got the event that its reference was refused or removed.
-	refused  bool  // The API server refused to add the reference to its class.
+	of         *namespace
+	since      int64 // when it began to wait for its event, in ns since 1970
+	due        bool  // It is in the line of what a round looks at.
+	unnotified bool  // It is in the line for its event.
+	matched    bool  // It has a class, and is in the hands of a writer.
+	notYet     bool  // claims.when was false when it was looked at, so no event reports that it waits.
+	full       bool  // Classes had no room for it.
+	failed     bool  // Its selector caused a panic: it is not looked at again.
+	written    bool  // This version was bound.
+	notified   bool  // It got its event that there is no class.
+	warned     bool  // It got the event that its reference was refused or removed.
+	refused    bool  // The API server refused to add the reference to its class.
 }
 
 // namespace has the waiting claims of one namespace that are held.
@@ -57,13 +57,13 @@ type waitingClaims struct {
 	limit, weight int
 	selected      int // how many are held, without those of namespaces that are not selected
 	refused       int // how many of those that are held are refused by the API server
-	// left is how many wait and are not held, as far as is known. Partial says that there may be some.
+	// left is how many wait and are not held, as far as is known. Partial reports whether there may be some.
 	left    int
 	partial bool
 
 	// The lines of a binder, in which namespaces take turns. There are none while binds is false.
-	binds       bool
-	due, untold fair.Queue[*waitingClaim]
+	binds           bool
+	due, unnotified fair.Queue[*waitingClaim]
 }
 
 func (s *waitingClaims) find(namespace string, uid types.UID) *waitingClaim {
@@ -153,8 +153,8 @@ func (s *waitingClaims) release(c *waitingClaim) {
 	if c.due {
 		s.due.Remove(n.name, c)
 	}
-	if c.untold {
-		s.untold.Remove(n.name, c)
+	if c.unnotified {
+		s.unnotified.Remove(n.name, c)
 	}
 	delete(n.claims, c.uid)
 	n.weight -= c.weight()
@@ -193,9 +193,9 @@ func (s *waitingClaims) offer(c *waitingClaim) {
 
 // awaitNotice puts a claim in the line for its event. A claim that stands there already keeps its time.
 func (s *waitingClaims) awaitNotice(c *waitingClaim, since time.Time) {
-	if s.binds && !c.untold && !c.notified {
-		c.untold, c.since = true, since.UnixNano()
-		s.untold.Push(c.namespace, c)
+	if s.binds && !c.unnotified && !c.notified {
+		c.unnotified, c.since = true, since.UnixNano()
+		s.unnotified.Push(c.namespace, c)
 	}
 }
 
@@ -213,14 +213,14 @@ func (s *waitingClaims) takeDue(most int) (due []seenVersion) {
 	return due
 }
 
-// takeUntold returns a claim that has waited long enough for its event.
-func (s *waitingClaims) takeUntold(now time.Time) (seenVersion, bool) {
+// takeUnnotified returns a claim that has waited long enough for its event.
+func (s *waitingClaims) takeUnnotified(now time.Time) (seenVersion, bool) {
 	for {
-		_, c, ok := s.untold.Pop(func(_ string, c *waitingClaim) bool { return now.Sub(time.Unix(0, c.since)) >= noticeDelay })
+		_, c, ok := s.unnotified.Pop(func(_ string, c *waitingClaim) bool { return now.Sub(time.Unix(0, c.since)) >= noticeDelay })
 		if !ok {
 			return seenVersion{}, false
 		}
-		c.untold = false
+		c.unnotified = false
 		if c.of.selected && !c.notified && !c.matched && !c.notYet && !c.written {
 			return c.seenVersion, true
 		}

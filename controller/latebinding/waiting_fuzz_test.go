@@ -77,7 +77,7 @@ func FuzzWaitingClaim(f *testing.F) {
 		held := &w.state.waiting
 		waits := held.weight > 0
 		w.Remove(seen)
-		if waits != seen.waits || held.weight+held.selected+held.due.Len()+held.untold.Len()+len(held.namespaces)+len(w.state.bound.counts) > 0 {
+		if waits != seen.waits || held.weight+held.selected+held.due.Len()+held.unnotified.Len()+len(held.namespaces)+len(w.state.bound.counts) > 0 {
 			t.Errorf("We should hold nothing of a claim that is gone: %+v, %d bound", held, len(w.state.bound.counts))
 		}
 	})

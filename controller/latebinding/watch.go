@@ -39,7 +39,7 @@ type claimWatch struct {
 	// listed is the weight of the waiting claims that were read for a list which is not complete.
 	listed    atomic.Int64
 	published atomic.Pointer[claimSummary]
-	// owner has room for the one who owns the fields below. It is no mutex, because nobody waits for it once the watch is stopped.
+	// owner has room for the one who owns the fields below. It is no mutex, because no caller may wait for it once the watch is stopped.
 	owner  chan struct{}
 	state  *claimState
 	before *claimWatch // the watch that this one replaces, whose counts stay until this one has synced
@@ -130,7 +130,7 @@ func (w *claimWatch) Replace(all []*claimSeen) {
 	})
 }
 
-// update makes a change that others are told about.
+// update makes a change that others learn about.
 func (w *claimWatch) update(change func(*claimState)) {
 	w.own(change)
 	w.changed()
@@ -213,7 +213,7 @@ func (w *claimWatch) judge(raw []byte) (*claimSeen, error) {
 	return seen, nil
 }
 
-// Stored is a claim as it was read once, for whoever binds it then.
+// Stored is a claim as it was read once, for the code that binds it then.
 type Stored struct {
 	UID     types.UID
 	Version string
@@ -253,7 +253,7 @@ func usageOf(kind *selector.ClaimKind, object map[string]any) int64 {
 }
 
 // judge reports whether a claim waits for a class, and returns what it asks for. A
-// claim that cannot be read waits, and an event tells its author.
+// claim that cannot be read waits, and an event informs its author.
 func judge(kind *selector.ClaimKind, raw []byte, seen *claimSeen) (ask claim.Ask, waits bool) {
 	err := recovered.Do(func() error {
 		object, err := kind.Reader.DecodeValid(raw) // It is, as its head was read.
@@ -278,7 +278,7 @@ func judge(kind *selector.ClaimKind, raw []byte, seen *claimSeen) (ask claim.Ask
 	return ask, waits
 }
 
-// panicText tells an author about a panic. The details are in our log.
+// panicText informs an author about a panic. The details are in our log.
 const panicText = "classbind failed because of a bug: see its log"
 
 // textFor is the text of an error for the author of a claim.

@@ -35,7 +35,7 @@ type fairQueue struct{ fair.Queue[waitingItem] }
 // Touch leaves an item that is queued already in its place.
 func (*fairQueue) Touch(waitingItem) {}
 
-// Push adds an item.
+// Push adds an item in the turn of its namespace.
 func (q *fairQueue) Push(item waitingItem) { q.Queue.Push(item.namespace, item) }
 
 // Pop returns the next item. The queue must not be empty.
@@ -184,8 +184,8 @@ func (k *kindBinder) decide(ctx context.Context, by *selector.Decider, a seenVer
 	return by.Decide(ctx, view, claim.Intake{Claim: c, Parents: int(a.parents), Annotated: a.annotated}, mode)
 }
 
-// ErrReferenceRemoved says that a claim was stored without the reference to its class.
-// It names no claim, because all readers of the ClaimKind are told.
+// ErrReferenceRemoved means that a claim was stored without the reference to its class.
+// It names no claim, because all readers of the ClaimKind see it.
 var ErrReferenceRemoved error = &inventory.Fault{
 	Reason: v1beta1.ReasonReferencePruned,
 	Text: "the API server stores claims without the reference to their class: the schema lacks the field, " +

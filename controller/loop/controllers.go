@@ -1,4 +1,4 @@
-// Package loop has what controllers share: how they hear of changes, and run on every replica or the leader, again after a panic.
+// Package loop has what controllers share: how they learn of changes, and run on every replica or the leader, again after a panic.
 package loop
 
 import (

@@ -59,7 +59,7 @@ func (r *Registration) OnRegistered(ctx context.Context, call func(claimKind str
 	r.registered.Add(ctx, call)
 }
 
-// List returns all registrations, which nobody may change, by name: every new order would be a change of what is written.
+// List returns all registrations, which are read-only, by name: every new order would be a change of what is written.
 func List(ctx context.Context, from client.Reader) (claimKinds []v1beta1.ClaimKind, classKinds []v1beta1.ClassKind, err error) {
 	claims, classes := &v1beta1.ClaimKindList{}, &v1beta1.ClassKindList{}
 	if err := from.List(ctx, claims, client.UnsafeDisableDeepCopy); err != nil {

@@ -97,7 +97,7 @@ func (l *LiveReads) Class(ctx context.Context, kind *inventory.ClassKind, namesp
 	return object, c, err
 }
 
-// NamedClass does the same for a claim that names the class. Namespaces take turns: nobody's made-up names keep others waiting.
+// NamedClass does the same for a claim that names the class. Namespaces take turns: made-up names of one keep no other waiting.
 func (l *LiveReads) NamedClass(
 	ctx context.Context, claimNamespace string, kind *inventory.ClassKind, namespace, name string,
 ) (*inventory.Class, error) {
@@ -114,7 +114,7 @@ func (l *LiveReads) NamedClass(
 }
 
 // ClaimKind asks the API server itself for a ClaimKind, nil if there is none. An uninstallation deletes the registrations, our rights, our
-// account, and last the entries by which we are called. A ClaimKind that we saw deleted, and may not read any more, is therefore gone.
+// account, and last the entries by which we are called. A ClaimKind that we saw deleted, and may no longer read, is therefore gone.
 func (l *LiveReads) ClaimKind(ctx context.Context, claimKind string) (*v1beta1.ClaimKind, error) {
 	k := &v1beta1.ClaimKind{}
 	err := l.get(ctx, claimKind, k)

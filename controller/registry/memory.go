@@ -91,7 +91,7 @@ func (r *Registration) Remember(before *Memory, claimKinds []v1beta1.ClaimKind, 
 	return string(text), nil
 }
 
-// mayOffer reports whether the classes of a kind are offered, or were and will be once they are known, or not ignored any more.
+// mayOffer reports whether the classes of a kind are offered, or were and will be once they are known, or no longer ignored.
 func (r *Registration) mayOffer(k *v1beta1.ClassKind, before *Memory) bool {
 	return r.offered(k) || before.ServedClasses(k.Name) && !r.ClassKinds.State(k.Name).gone()
 }

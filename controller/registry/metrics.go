@@ -44,7 +44,7 @@ var (
 		"Objects of a resource, which claims name, that this replica knows.",
 		[]string{"resource"}, nil)
 	viewAge = prometheus.NewDesc("classbind_view_age_seconds",
-		"Time since the API server last told this replica of the classes of a kind, or that nothing changed. "+
+		"Time since the API server last sent this replica the classes of a kind, or confirmed that nothing changed. "+
 			"A claim may get a class that stopped matching within it.",
 		[]string{"class_kind"}, nil)
 )

@@ -39,7 +39,7 @@ type Opening struct {
 
 // openWhenComplete opens the inventory once no registered kind is missing, or after StartPatience, without the claims that those
 // serve. Then it updates the missing kinds until there are none. A kind whose classes arrive stops being missing by itself. One may also be
-// refused for good, not be registered any more, serve other claim kinds, or be missing for another reason.
+// refused permanently, no longer be registered, serve other claim kinds, or be missing for another reason.
 func (o *Opening) openWhenComplete(ctx context.Context) error {
 	missing, ended := o.awaitComplete(ctx)
 	if ended {
@@ -72,7 +72,7 @@ func (o *Opening) awaitComplete(ctx context.Context) (missing map[string]missing
 	err := wait.PollUntilContextCancel(ctx, openingInterval, true, func(ctx context.Context) (bool, error) {
 		awaited, kinds := o.awaited(ctx)
 		if kinds == nil {
-			began = time.Time{} // Without the registrations, nobody knows what is missing.
+			began = time.Time{} // Without the registrations, what is missing is unknown.
 		} else if began.IsZero() {
 			began = time.Now()
 		}
@@ -100,7 +100,7 @@ func (o *Opening) setMissing(missing, before map[string]missingKind) {
 	for name, k := range before {
 		if _, still := missing[name]; !still {
 			o.inventory.ClearMissing(name)
-			if s := o.classKinds.State(name); s.Refused { // It is not served any more, and says so.
+			if s := o.classKinds.State(name); s.Refused { // It is no longer served, and says so.
 				o.inventory.SetUnread(name, k.claimKinds, s.Reason)
 			}
 			o.classKinds.changed.Notify(&inventory.ClassKind{Name: name, ClaimKinds: k.claimKinds})
@@ -162,13 +162,13 @@ func (o *Opening) awaited(ctx context.Context) (awaited []error, missing map[str
 }
 
 // Pending reports whether a replica waits for a class kind that other replicas offered, so that a restart never narrows the view: until the
-// API server says for good that it does not serve the resource. Where it does not serve it to us, only an admin ends that.
+// API server says permanently that it does not serve the resource. Where it does not serve it to us, only an admin ends that.
 func (s State) Pending() bool {
 	return s.Reason == v1beta1.ReasonNotPermitted ||
 		s.Reason == v1beta1.ReasonNotSynced && (!s.Refused || s.JustRefused())
 }
 
-// gone reports whether the API server says for good that it does not serve the classes.
+// gone reports whether the API server permanently does not serve the classes.
 func (s State) gone() bool {
 	return s.Reason == v1beta1.ReasonNotInstalled || s.Reason == v1beta1.ReasonUnsuitable ||
 		s.Reason == v1beta1.ReasonNotSynced && s.Refused && !s.JustRefused()

@@ -36,7 +36,7 @@ type Paths struct {
 	Err error
 }
 
-// ComparePaths of a registration with the schema of its claims. Every replica does that: whoever may write the status must not stop claims.
+// ComparePaths of a registration with the schema of its claims. Every replica does that: a writer of the status must not stop claims.
 func (r *Registration) ComparePaths(ctx context.Context, k *v1beta1.ClaimKind, kind *selector.ClaimKind) Paths {
 	before, sameRevision := r.PathsOf(k)
 	paths := Paths{Version: versionOf(ctx, r, k), served: before.served}

@@ -251,7 +251,7 @@ func TestRememberClasses(t *testing.T) {
 	}
 }
 
-// TestUnreadMemory has a cache that cannot tell what was served: nothing that was is narrowed for it.
+// TestUnreadMemory has a cache that cannot determine what was served: nothing that was is narrowed for it.
 func TestUnreadMemory(t *testing.T) {
 	r := newRegistration(&controllertest.Cached{Err: errors.New("refused")}, nil, cluster.Resolver{}, nil)
 	k := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}}

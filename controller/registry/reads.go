@@ -18,7 +18,7 @@ var (
 	errTooManyClaims = errors.New("too many claims wait for reads of the API server; try again in a moment")
 )
 
-// readKey identifies the read of an object of a RelatedKind, in a namespace if it has one: equal reads have equal keys.
+// readKey identifies the read of an object of a related kind, in a namespace if it has one: equal reads have equal keys.
 type readKey struct {
 	keptObjects
 	namespace, name string
@@ -47,7 +47,7 @@ type sharedRead struct {
 //
 // Equal reads are shared, and one runs at a time. Claims that ask meanwhile share the next, because the running one may have begun before
 // their object existed. A shared read waits in the queue of each namespace that asks for it, and begins when the first of them has its
-// turn: nobody waits longer because others asked, too.
+// turn: no caller waits longer because others asked, too.
 type reads struct {
 	read func(context.Context, readKey) (*expression.Object, error)
 

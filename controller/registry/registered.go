@@ -25,7 +25,7 @@ type registered struct {
 	followed[*inventory.Classes, *inventory.Class]
 	kind   *inventory.ClassKind // whose classes are watched, nil while there is no watch
 	synced bool
-	// offered says that the classes were offered before a fault of the registration took them out of the inventory.
+	// offered reports whether the classes were offered before a fault of the registration took them out of the inventory.
 	offered bool
 }
 
@@ -89,10 +89,10 @@ func ignoredFault(name string) *inventory.Fault {
 // get returns what is known of a class kind, which is nothing of a new one. Its caller holds mu.
 func (c *ClassKinds) get(name string) *registered { return cmp.Or(c.kinds[name], &registered{}) }
 
-// follow watches the classes of a kind, anew if its registration changed. It is false if the API server answers the watch with 404.
+// follow watches the classes of a kind, again if its registration changed. It is false if the API server answers the watch with 404.
 func (c *ClassKinds) follow(ctx context.Context, kind *inventory.ClassKind) bool {
 	c.mu.Lock()
-	old := c.get(kind.Name) // Nobody replaces it meanwhile: a kind has one reconciliation at a time.
+	old := c.get(kind.Name) // It is not replaced meanwhile: a kind has one reconciliation at a time.
 	c.mu.Unlock()
 	if old.watch != nil && old.kind.Same(kind) {
 		return old.served()
@@ -196,7 +196,7 @@ func (c *ClassKinds) withdraw(name string, why error) {
 	}
 }
 
-// drop forgets a class kind that is not registered any more.
+// drop forgets a class kind that is no longer registered.
 func (c *ClassKinds) drop(name string) {
 	c.mu.Lock()
 	old := c.kinds[name]
@@ -209,7 +209,7 @@ func (c *ClassKinds) drop(name string) {
 }
 
 // reject takes the classes of a kind out, because its registration is at fault, or ignored. If they were ever offered, no claim of its
-// claim kinds is bound until a fault is mended, or they are not to be offered any more.
+// claim kinds is bound until a fault is mended, or they are no longer to be offered.
 func (c *ClassKinds) reject(kind *inventory.ClassKind, served bool) {
 	c.mu.Lock()
 	old, entry := c.get(kind.Name), unfollowed(kind.Fault)
@@ -225,7 +225,7 @@ func (c *ClassKinds) reject(kind *inventory.ClassKind, served bool) {
 	c.changed.Notify(kind)
 }
 
-// removed stops the watch of classes that the inventory does not have any more.
+// removed stops the watch of classes that the inventory no longer has.
 func (c *ClassKinds) removed(name string, old *registered) {
 	kind := &inventory.ClassKind{Name: name}
 	if old.watch != nil {

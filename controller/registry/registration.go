@@ -141,7 +141,7 @@ var memoryChanged = builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e ev
 	return e.ObjectOld.GetAnnotations()[v1beta1.MemoryAnnotation] != e.ObjectNew.GetAnnotations()[v1beta1.MemoryAnnotation]
 }})
 
-// lateBindingChanged ignores updates that change neither the registration, nor whether claims can be bound later, which texts tell.
+// lateBindingChanged ignores updates that change neither the registration, nor whether claims can be bound later, which messages show.
 var lateBindingChanged = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1beta1.ClaimKind)
 	after, also := e.ObjectNew.(*v1beta1.ClaimKind)

@@ -24,16 +24,16 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// relatedKind is what is known of one RelatedKind.
+// relatedKind is what is known of one related kind.
 type relatedKind struct {
 	followed[*inventory.Objects, *expression.Object]
-	// kind is what claim kinds need now, nil if none does any more.
+	// kind is what claim kinds need now, nil if none does.
 	kind *rules.Kind
 	// watched is what is watched, and how the API server serves it.
 	watched keptObjects
 }
 
-// has says that the inventory has what one claim kind needs.
+// has reports whether the inventory has what one claim kind needs.
 func (k *relatedKind) has(needed *rules.Kind) bool {
 	return k.objects != nil && k.objects.Kind.Fields.Covers(needed.Fields.Paths()...)
 }
@@ -70,7 +70,7 @@ func (r *RelatedKinds) watchOf(key rules.Key) (*relatedWatch, cluster.Resource) 
 	return nil, cluster.Resource{}
 }
 
-// needRelated has the related objects of a claim kind watched, and those that none needs any more not. A claim kind that is gone is empty.
+// needRelated starts watching what a claim kind reads, and stops watching what no kind reads. A claim kind that is gone is empty.
 func (r *RelatedKinds) needRelated(name string, k registeredClaimKind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,7 +169,7 @@ func (r *RelatedKinds) dropRelated(key rules.Key) bool {
 	return true
 }
 
-// changeRelated changes what is known of a kind that claim kinds need, and tells that its state changed.
+// changeRelated changes what is known of a kind that claim kinds need, and announces that its state changed.
 func (r *RelatedKinds) changeRelated(key rules.Key, change func(*relatedKind)) {
 	defer r.notifyRelated(key)
 	r.mu.Lock()
@@ -179,7 +179,7 @@ func (r *RelatedKinds) changeRelated(key rules.Key, change func(*relatedKind)) {
 	}
 }
 
-// withdrawRelated stops the watch of a kind that is not served. If it is served in no way, there are no objects. Else nobody knows them.
+// withdrawRelated stops the watch of a kind that is not served. If it is served in no way, there are no objects. Else they are unknown.
 func (r *RelatedKinds) withdrawRelated(key rules.Key, why error) {
 	r.changeRelated(key, func(old *relatedKind) {
 		old.stop()
@@ -207,7 +207,7 @@ func (r *RelatedKinds) relatedUnanswered(key rules.Key, why error) {
 	})
 }
 
-// followRelated watches the objects of a kind, anew if other fields are needed. It is false if the API server answers the watch with 404.
+// followRelated watches the objects of a kind, again if other fields are needed. It is false if the API server answers the watch with 404.
 func (r *RelatedKinds) followRelated(ctx context.Context, key rules.Key, found cluster.Resource) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -264,7 +264,7 @@ func (r *RelatedKinds) relatedAnswered(from *relatedKind, key rules.Key, err err
 	})
 }
 
-// notifyRelated tells that the state of a related kind changed.
+// notifyRelated announces that the state of a related kind changed.
 func (r *RelatedKinds) notifyRelated(key rules.Key) {
 	r.mu.Lock()
 	claimKinds := maps.Clone(r.claimKinds)
@@ -281,7 +281,7 @@ func (r *RelatedKinds) OnRelatedChange(ctx context.Context, call func(claimKind 
 	r.relatedChanged.Add(ctx, call)
 }
 
-// RelatedState of a claim kind is that of the first RelatedKind which is not known, or else not known as it is now.
+// RelatedState of a claim kind is that of the first related kind which is not known, or else not known as it is now.
 func (r *RelatedKinds) RelatedState(claimKind string) (state State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

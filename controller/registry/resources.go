@@ -20,7 +20,7 @@ import (
 const (
 	// RetryAfter is when a resource that is not installed is looked up again: one of an aggregated API server has no CRD with events.
 	RetryAfter = 15 * time.Second
-	// RetryCRDAfter is the same where a CRD says that the API server is about to start or to stop serving the resource.
+	// RetryCRDAfter is the same where a CRD reports that the API server is about to start or to stop serving the resource.
 	RetryCRDAfter = time.Second
 	// LookUpTimeout limits the few requests that look up one resource.
 	LookUpTimeout = 3 * time.Second
@@ -28,10 +28,10 @@ const (
 	MaxLookUps = 32
 )
 
-// ErrCRDNotServed says that a CRD is installed but its resource is not found: the API server serves a new CRD or version a moment later.
+// ErrCRDNotServed means that a CRD is installed but its resource is not found: the API server serves a new CRD or version a moment later.
 var ErrCRDNotServed = errors.New("its CRD is installed, but the API server does not serve the resource")
 
-// NotInstalledOrUnsuitable says that the API server does not serve the resource with these verbs or in this version. Other errors may pass.
+// NotInstalledOrUnsuitable reports whether the API server lacks the resource, with these verbs or in this version. Other errors may pass.
 func NotInstalledOrUnsuitable(err error) bool {
 	return errors.Is(err, cluster.ErrNotInstalled) || errors.Is(err, cluster.ErrUnsuitable) || errors.Is(err, cluster.ErrVersionNotServed)
 }

@@ -50,7 +50,7 @@ type kept[S, T any] interface {
 	all(objects []*seen[T]) S
 }
 
-// watch follows the classes of one kind, or the objects of a RelatedKind. It is fed by a Reflector rather than an informer, so that an
+// watch follows the classes of one kind, or the objects of a related kind. It is fed by a Reflector rather than an informer, so that an
 // object is held once, as the few fields that matter, and not a second time as a whole.
 type watch[S collection[S], T any] struct {
 	cluster.Health
@@ -66,7 +66,7 @@ type watch[S collection[S], T any] struct {
 // start follows the objects until the watch is stopped. It calls answered when the API server's answer differs, on goroutines of its own.
 func (w *watch[S, T]) start(ctx context.Context, client *classClient, answered func(error)) {
 	// The watch outlives the reconciliation that starts it; stop ends it, or the end of the process.
-	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // Whoever has the watch stops it.
+	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // The owner of the watch stops it.
 	cluster.Follow(ctx, client.objects(w.name, w.kept), w, &w.Health, answered)
 }
 
@@ -148,7 +148,7 @@ func class(known *inventory.Classes, kind *inventory.ClassKind, object any) (*in
 	return known.Read(kind, m, content), nil
 }
 
-// keptObjects are what a watch keeps of a RelatedKind, as the API server serves it.
+// keptObjects are what a watch keeps of a related kind, as the API server serves it.
 type keptObjects struct {
 	kind   *rules.Kind
 	served cluster.Resource
@@ -159,7 +159,7 @@ func (k keptObjects) Resource() schema.GroupVersionResource {
 	return k.served.GroupVersion().WithResource(schema.ParseGroupResource(k.kind.Resource).Resource)
 }
 
-// MetadataOnly says that nothing but metadata is read of the objects.
+// MetadataOnly reports whether nothing but metadata is read of the objects.
 func (k keptObjects) MetadataOnly() bool { return k.kind.MetadataOnly() }
 
 func (k keptObjects) read(_ *inventory.Objects, object any) (*expression.Object, error) {
@@ -185,7 +185,7 @@ func project(kind *rules.Kind, object any) (_ *expression.Object, err error) {
 	case *unstructured.Unstructured:
 		fields = object.Object
 	case *metav1.PartialObjectMetadata:
-		object.ManagedFields = nil // Many, and nobody looks at them.
+		object.ManagedFields = nil // Many, and unread.
 		if fields, err = runtime.DefaultUnstructuredConverter.ToUnstructured(object); err != nil {
 			return nil, fmt.Errorf("cannot read the metadata of an object of %q: %w", kind.Key(), err)
 		}
@@ -229,13 +229,13 @@ func (f *followed[S, T]) sinceOf(why error) time.Time {
 type State struct {
 	// Reason of the condition, and its message; empty if claims name no objects.
 	Reason, Message string
-	// Known says that claims can be bound: by what is known now, or was last known.
+	// Known reports whether claims can be bound: by what is known now, or was last known.
 	Known bool
 	// Classes that are offered, nil if there are none.
 	Classes *inventory.Classes
 	// Revision of the watched class kind.
 	Revision inventory.Revision
-	// Refused says that the API server said no, which may yet change. Since is when that began.
+	// Refused reports whether the API server said no, which may yet change. Since is when that began.
 	Refused bool
 	Since   time.Time
 	// confirmed is when the API server last said how the classes are; zero means never.
@@ -245,7 +245,7 @@ type State struct {
 // stateMessages are the messages of a State. whyRefused follows all but the first.
 type stateMessages struct{ served, stale, notPermitted, notSynced, permit string }
 
-// state of what is watched. current says that the known objects are those of this watch.
+// state of what is watched. current reports whether the known objects are those of this watch.
 func (f *followed[S, T]) state(known, current bool, messages stateMessages) State {
 	since, err := f.watch.LastError()
 	why := whyRefused(err, messages.permit)

@@ -231,7 +231,7 @@ func letsClustersStart(k *v1beta1.ClaimKind) (c metav1.Condition) {
 	return c
 }
 
-// storage says of PersistentVolumeClaims whether their selectors are heeded, and of other claims nothing. Nothing tells of a change, so it
+// storage says of PersistentVolumeClaims whether their selectors are read, and of other claims nothing. No event reports a change, so it
 // is to be asked again.
 func storage(ctx context.Context, live client.Reader, k *v1beta1.ClaimKind) (c metav1.Condition) {
 	if !cluster.GetsStorageClass(k) {
@@ -240,15 +240,15 @@ func storage(ctx context.Context, live client.Reader, k *v1beta1.ClaimKind) (c m
 	ctx, cancel := context.WithTimeout(ctx, registry.LookUpTimeout)
 	defer cancel()
 	defaults, err := cluster.DefaultStorageClasses(ctx, live)
-	return selectorsHeeded(defaults, truncate.Error(err))
+	return selectorsRead(defaults, truncate.Error(err))
 }
 
-func selectorsHeeded(defaults []metav1.PartialObjectMetadata, err error) metav1.Condition {
+func selectorsRead(defaults []metav1.PartialObjectMetadata, err error) metav1.Condition {
 	c := met(v1beta1.ConditionSelectorsRead, v1beta1.ReasonNoDefaultStorageClass,
 		"no StorageClass is the default, so claims without one are bound")
 	switch {
 	case err != nil:
-		c = failed(c, v1beta1.ReasonNotSynced, "cannot tell whether there is a default StorageClass: %v", err)
+		c = failed(c, v1beta1.ReasonNotSynced, "cannot determine whether there is a default StorageClass: %v", err)
 		c.Status = metav1.ConditionUnknown
 		if apierrors.IsForbidden(err) {
 			c.Reason = v1beta1.ReasonNotPermitted

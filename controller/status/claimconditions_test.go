@@ -196,11 +196,11 @@ func TestSelectorsRead(t *testing.T) {
 		"NotPermitted": {
 			reason: "We should not say what we may not look at.",
 			err:    apierrors.NewForbidden(schema.GroupResource{Group: "storage.k8s.io", Resource: "storageclasses"}, "", errors.New("no")),
-			want:   `Unknown/NotPermitted: cannot tell whether there is a default StorageClass: storageclasses.storage.k8s.io is forbidden: no`,
+			want:   `Unknown/NotPermitted: cannot determine whether there is a default StorageClass: storageclasses.storage.k8s.io is forbidden: no`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := selectorsHeeded(tc.defaults, tc.err)
+			got := selectorsRead(tc.defaults, tc.err)
 			assert.Equal(t, tc.want, conditionText(&got), tc.reason)
 		})
 	}

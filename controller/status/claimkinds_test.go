@@ -21,7 +21,7 @@ import (
 // TestNamedKinds registers two kinds of claims: names take one class kind, refs take any. A class kind whose name comes first serves names.
 func TestNamedKinds(t *testing.T) {
 	const names, others, refs, mistyped = "names.example.org", "others.example.org", "refs.example.org", "nmaes.example.org"
-	const leftOut = `the classes of "golds.example.org" are not offered to claims of "names.example.org": a reference of the form Name cannot tell them from those of "firsts.example.org", ` +
+	const leftOut = `the classes of "golds.example.org" are not offered to claims of "names.example.org": a reference of the form Name cannot distinguish them from those of "firsts.example.org", ` +
 		`whose name comes first: set spec.reference.form of the ClaimKind to one that can (ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference, KindReference), or let one class kind serve it`
 	register := func(name string, format v1beta1.ReferenceForm) *v1beta1.ClaimKind {
 		k := controllertest.NewClaimKind(name)

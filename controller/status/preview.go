@@ -26,7 +26,7 @@ const maxProbed = 4
 // ClassKind is the next document of the same file.
 type Preview struct {
 	Registration *registry.Registration
-	Cache, Live  client.Reader // of registrations, some of which the cache may not have yet
+	Cache, Live  client.Reader // of registrations, which the cache may not have yet
 }
 
 // ClaimKind returns what is wrong with a ClaimKind, the gravest first.
@@ -157,7 +157,7 @@ func (p *Preview) unregistered(
 		case apierrors.IsNotFound(err):
 			missing = append(missing, name)
 		case err != nil:
-			problems = append(problems, fmt.Sprintf("cannot tell whether there is a %s %q: %v", kind, name, err))
+			problems = append(problems, fmt.Sprintf("cannot determine whether there is a %s %q: %v", kind, name, err))
 		}
 	}
 	if len(missing) > 0 {
@@ -166,7 +166,7 @@ func (p *Preview) unregistered(
 	return problems
 }
 
-// unmet is the message of a condition that is not met, or of which nobody could find out whether it is. A schema that
+// unmet is the message of a condition that is not met, or may not be met. A schema that
 // allows anything is no reason to warn.
 func unmet(c metav1.Condition) []string {
 	if c.Status == metav1.ConditionTrue || c.Reason == v1beta1.ReasonSchemaUnknown {

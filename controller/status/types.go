@@ -47,7 +47,7 @@ func (t *typeChecks) of(k client.Object) (mistyped []rules.Invalid, known bool) 
 	return c.mistyped, !c.partial || len(c.mistyped) > 0
 }
 
-// checked has the listeners hear of what was found of a registration, if it is new. What could not be checked this time, because
+// checked sends the listeners what was found of a registration, if it is new. What could not be checked this time, because
 // a schema could not be read, stays as it was.
 func (t *typeChecks) checked(k client.Object, found registry.Types) {
 	before, known := t.of(k)

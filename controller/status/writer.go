@@ -45,7 +45,7 @@ const (
 // Writer writes the status of registrations.
 type Writer struct {
 	Snapshot                   func() selector.Snapshot // what is known now; nil means nothing yet
-	Registration               registration             // a *registry.Registration, of which the next three are parts
+	Registration               registration             // a *registry.Registration, whose parts are the next three
 	ClassKinds                 classKinds
 	RelatedKinds               relatedKinds
 	Resources                  resources
@@ -207,7 +207,7 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 		ready, registered, guarded)...)
 	result := ctrl.Result{}
 	if s.ClassEntries.Problem() != "" {
-		result.RequeueAfter = registry.RetryAfter // No event tells when the problem passes.
+		result.RequeueAfter = registry.RetryAfter // No event reports when the problem passes.
 	}
 	return s.update(ctx, before, k, result)
 }

@@ -179,8 +179,8 @@ func (w *Configurator) writeConfiguration(
 	return nil
 }
 
-// remove deletes the entries that are not due. Applying only the others is not enough if somebody else owns an entry, too, such as whoever
-// restored a backup: it would stay, with an old CA, and its kind would be refused for ever. It updates the resourceVersion.
+// remove deletes the entries that are not due. Applying only the others is not enough if somebody else owns an entry, too, such as a client
+// that restored a backup: it would stay, with an old CA, and its kind would be refused for ever. It updates the resourceVersion.
 func (w *Configurator) remove(ctx context.Context, current *Configuration, due []Entry) error {
 	var entries []map[string]string
 	for _, stored := range current.Webhooks {

@@ -38,7 +38,7 @@ const (
 
 // Configurator keeps one entry per claim kind in one of the two MutatingWebhookConfigurations, and in the ValidatingWebhookConfiguration
 // one per class kind, and another for its deletions where claims are watched. It runs on the leader. It writes an entry, with the CA for
-// its calls, once the leader can serve it. It never creates the three objects: they belong to whoever deploys classbind.
+// its calls, once the leader can serve it. It never creates the three objects: they belong to the deployment of classbind.
 type Configurator struct {
 	Registration *registry.Registration
 	// Servable reports whether the claims of a kind can be bound, and Guarded whether classes of one may be
@@ -60,11 +60,11 @@ type Configurator struct {
 	serving atomic.Pointer[time.Time]
 }
 
-// errNotRegisteredYet says that the claim kind is about to be registered on this replica.
+// errNotRegisteredYet means that the claim kind is about to be registered on this replica.
 var errNotRegisteredYet = errors.New("it is not registered on this replica yet")
 
-// retryLater says that a round is tried again after a while, though nothing failed. oneEntry says that this concerns single entries alone.
-// passes says that it is not worth telling unless it lasts.
+// retryLater means that a round is tried again after a while, though nothing failed. oneEntry reports whether this concerns single entries
+// alone. passes reports whether it is not worth logging unless it lasts.
 type retryLater struct {
 	why              string
 	after            time.Duration

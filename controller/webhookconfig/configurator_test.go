@@ -209,7 +209,7 @@ func TestRounds(t *testing.T) {
 			again:   registry.RetryCRDAfter, problem: `"golds.absent.example.org": ` + registry.ErrCRDNotServed.Error(),
 		},
 		"NotAnswered": {
-			reason: "We should keep the entry of a kind of which we cannot tell whether it is installed, leave out one that had none, and look again.",
+			reason: "We should keep the entry of a kind of which we cannot determine whether it is installed, leave out one that had none, and look again.",
 			before: []string{"claims.down.example.org" + bind}, claims: []v1beta1.ClaimKind{a, claimKind("claims.down.example.org"), claimKind("others.down.example.org")},
 			want:  []string{boundA, "claims.down.example.org" + bind + " v7 *"},
 			again: registry.RetryAfter, problem: `"claims.down.example.org": cannot look up the API group "down.example.org": `,

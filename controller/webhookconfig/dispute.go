@@ -73,7 +73,7 @@ func lastOther(all []metav1.ManagedFieldsEntry) string {
 	return fmt.Sprintf("the field manager %q", truncate.String(last.Manager, v1beta1.MaxShownBytes))
 }
 
-// keep returns the entries that are due with the terms that others added to those that were written. It says of which kinds these are.
+// keep returns the entries that are due with the terms that others added to those that were written. It names their kinds.
 func (e *Entries) keep(ctx context.Context, wrote, due []Entry, current *Configuration, others map[string]string) []Entry {
 	kept := slices.Clone(due)
 	for i, d := range due {

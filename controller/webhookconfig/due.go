@@ -53,7 +53,7 @@ func (w *Configurator) writeClaims(ctx context.Context, r *round) error {
 	return w.write(ctx, &w.claims, r.current, ClaimConfigurations, due, incomplete)
 }
 
-// readyChanged lets pass the updates of a registration, and those by which its status says that there is something else to
+// readyChanged lets pass the updates of a registration, and those by which its status reports that there is something else to
 // serve or to guard. These are no more than a hint that a round may be due.
 var readyChanged = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return readyState(e.ObjectOld) != readyState(e.ObjectNew)
@@ -124,7 +124,7 @@ func (w *Configurator) writeClasses(ctx context.Context, r *round) error {
 	watched := slices.DeleteFunc(slices.Clone(r.claimKinds), func(c v1beta1.ClaimKind) bool {
 		return !selector.WatchesClaims(&c, rules.Serving(&c, r.classKinds)...)
 	})
-	// Classes that are offered to nobody need no guard.
+	// Classes that are offered to no claims need no guard.
 	guarded := slices.DeleteFunc(r.classKinds, func(k v1beta1.ClassKind) bool { return !w.Guarded(ctx, &k) })
 	entryRules, incomplete := rulesOf(ctx, guarded, func(ctx context.Context, k *v1beta1.ClassKind) (*rule, error) {
 		return w.classRule(ctx, k.Name, r.current.ClassEntry(k.Name))

@@ -154,7 +154,7 @@ func TestRefusedCondition(t *testing.T) {
 
 	old.word, old.isVague = ".b", true
 	roundOfClaims(t, w)
-	assert.Len(t, w.refused, 2, "We should leave out all if we cannot tell which.")
+	assert.Len(t, w.refused, 2, "We should leave out all if we cannot determine which.")
 
 	clear(w.refused)
 	old.word, old.isVague = "request.operation", false

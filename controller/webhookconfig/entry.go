@@ -36,7 +36,7 @@ func (w *Configurator) claimRule(ctx context.Context, k *v1beta1.ClaimKind, befo
 	}
 	found, err := w.Registration.LookUpClaims(ctx, k, "create")
 	if errors.Is(err, cluster.ErrVersionNotServed) {
-		// Each claim is answered, so its author is told why it cannot be bound.
+		// Each claim is answered, so its author learns why it cannot be bound.
 		found.Version = anyVersion
 		return servedRule(k.Resource(), found), err
 	}
@@ -162,7 +162,7 @@ func (a Address) entryOfClaims(k *v1beta1.ClaimKind, suffix, path string, r rule
 }
 
 // classEntry has the failurePolicy Fail: without our answer, two defaults could be
-// stored for good. That blocks only a few writes of admins.
+// stored permanently. That blocks only a few writes of admins.
 func (a Address) classEntry(k *v1beta1.ClassKind, claimKinds []v1beta1.ClaimKind, r rule, ca []byte) Entry {
 	e := a.entry(k.Name+v1beta1.GuardSuffix, v1beta1.GuardPath, r, ca, v1beta1.NamespaceSelector{})
 	e.MatchConditions = classConditions(k, claimKinds)
@@ -220,7 +220,7 @@ func (a Address) entry(name, path string, r rule, ca []byte, namespaces v1beta1.
 	}
 }
 
-// isByNoController is the CEL expression that says that somebody may read the answer. The controllers delete many classes, one after the
+// isByNoController is the CEL expression for whether somebody may read the answer. The controllers delete many classes, one after the
 // other: they would wait for each answer, and try for ever what is refused. The last user stands for all controllers where they share one.
 const isByNoController = `!(request.userInfo.username in ["system:serviceaccount:kube-system:namespace-controller", ` +
 	`"system:serviceaccount:kube-system:generic-garbage-collector", "system:kube-controller-manager"])`
@@ -265,7 +265,7 @@ func classConditions(k *v1beta1.ClassKind, claimKinds []v1beta1.ClaimKind) []adm
 var annotations = fields.Path{"metadata", "annotations"}
 
 // value of a class has CEL expressions: whether it is set, and which it is, now and before. The variable a has the
-// annotations now and before: an expression that looks them up anew for each value takes five times as long to compile.
+// annotations now and before: an expression that looks them up again for each value takes five times as long to compile.
 type value struct{ isSet, is, wasSet, was string }
 
 func valueAt(p v1beta1.Place) value {
@@ -279,7 +279,7 @@ func valueAt(p v1beta1.Place) value {
 	return value{path.IsSet("object"), path.At("object"), path.IsSet("oldObject"), path.At("oldObject")}
 }
 
-// has is the CEL expression that says that the object has the value, and that it is none of these.
+// has is the CEL expression for whether the object has the value, and that it is none of these.
 func (v value) has(but ...string) string {
 	terms := []string{v.isSet}
 	for _, other := range but {
@@ -293,7 +293,7 @@ func (v value) gets(but ...string) string {
 	return v.has(but...) + fmt.Sprintf(" && !(%s && %s == %s)", v.wasSet, v.is, v.was)
 }
 
-// movesSeats says that an update may move a default class of a kind to another seat: it has
+// movesSeats reports whether an update may move a default class of a kind to another seat: it has
 // fits or one of its ClaimKinds has fits or partitions.
 func movesSeats(k *v1beta1.ClassKind, claimKinds []v1beta1.ClaimKind) bool {
 	return len(k.Spec.Fits) > 0 || slices.ContainsFunc(claimKinds, func(c v1beta1.ClaimKind) bool {

@@ -77,7 +77,7 @@ type comparison struct {
 	failed map[string]PolicyOutcome // of the kinds whose policy could not be written, or is changed by other clients
 }
 
-// covers says that nothing has changed since then, and that it was not long ago.
+// covers reports whether nothing has changed since then, and that it was not long ago.
 func (c *comparison) covers(due duePolicies) bool {
 	if c.at.IsZero() || !reflect.DeepEqual(due.policies, c.due.policies) || !maps.EqualFunc(due.kept, c.due.kept, slices.Equal) {
 		return false
@@ -173,7 +173,7 @@ func (p *Policies) due(ctx context.Context) (due duePolicies, err error) {
 		}
 		view := snapshot[k.Name]
 		registered := view != nil && view.Kind.Revision == inventory.RevisionOf(k)
-		outcome := PolicyOutcome{Fault: selector.ConflictOf(k, kinds)} // The inventory may hear of it later.
+		outcome := PolicyOutcome{Fault: selector.ConflictOf(k, kinds)} // The inventory may learn of it later.
 		isUnknown := outcome.Fault == nil && (!registered || view.Missing != nil && view.Fault == view.Missing)
 		if isUnknown || p.Kind.enforces {
 			due.kept[k.Name] = registrationsOf(k, classKinds)
@@ -190,7 +190,7 @@ func (p *Policies) due(ctx context.Context) (due duePolicies, err error) {
 			})
 		}
 		if err != nil { // It keeps what it has, and the others get what is due.
-			logf.FromContext(ctx).Error(err, "Cannot tell which policy is due", "claimKind", k.Name)
+			logf.FromContext(ctx).Error(err, "Cannot determine which policy is due", "claimKind", k.Name)
 			due.kept[k.Name], due.soon = registrationsOf(k, classKinds), true
 			continue
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 // policySpec has the API server give a default class of one kind to claims without an opinion. The class is the parameter, which the
-// binding names. So where that class is the default no more, the conditions are false, and the claim comes to us. An error leads to us,
+// binding names. So where that class is no longer the default, the conditions are false, and the claim comes to us. An error leads to us,
 // too. The requests are those for which the entry of the claim kind calls us.
 func policySpec(
 	k *v1beta1.ClaimKind, kind *selector.ClaimKind, of *inventory.Class, entry *Entry,
@@ -68,7 +68,7 @@ func offered(k *inventory.ClassKind, weighted bool) []admissionregistrationv1.Ma
 	return conditions
 }
 
-// isPositive is the CEL expression that says that a class has a weight, in the first of these places where it has one, that counts as more
+// isPositive is the CEL expression for whether a class has a weight, in the first of these places where it has one, that counts as more
 // than 0. It is false for one that is malformed: then we are asked, who know what it counts as.
 func isPositive(places []v1beta1.Place) string {
 	if len(places) == 0 {

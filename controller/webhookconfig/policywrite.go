@@ -102,7 +102,7 @@ func (p *Policies) faultOf(err error) *inventory.Fault {
 			Reason: v1beta1.ReasonNotPermitted, Text: fmt.Sprintf("%v: apply deploy/ of this release", truncate.Error(err)),
 		}
 	case apierrors.IsInvalid(err) && apierrors.HasStatusCause(err, metav1.CauseTypeForbidden):
-		// It is no 403, and its text tells who we are at length.
+		// It is no 403, and its text describes us at length.
 		return &inventory.Fault{Reason: v1beta1.ReasonNotPermitted, Text: fmt.Sprintf("the author of a policy must be allowed to get its "+
 			"parameter: label a ClusterRole that allows get of the classes with %s=true", v1beta1.AggregateLabel)}
 	case apierrors.IsInvalid(err):

@@ -24,8 +24,8 @@ import (
 const overlap = 15 * time.Minute
 
 // Bundles returns the CA bundles of all our entries, each once, and when one of the configurations was last written, by the clock of an API
-// server; zero means that this is not known. Whoever changes a caBundle owns the field from then on, so the API server writes the time into
-// the managed fields.
+// server; zero means that this is not known. A client that changes a caBundle owns the field from then on, so the API server writes the
+// time into the managed fields.
 func Bundles(ctx context.Context, reader client.Reader) (all [][]byte, written time.Time, err error) {
 	configurations, err := ReadConfigurations(ctx, reader, allConfigurations...)
 	if err != nil {
@@ -81,7 +81,7 @@ func (w *Configurator) bundles(ctx context.Context, current Configurations) (due
 	return w.trust.bundle(time.Now(), cas, carried), carried, nil
 }
 
-// outdated reports whether an entry should carry another bundle. No event tells when an
+// outdated reports whether an entry should carry another bundle. No event reports when an
 // overlap ends, or when a Secret that is not watched changes.
 func (w *Configurator) outdated(ctx context.Context) bool {
 	current, err := ReadConfigurations(ctx, w.Client, allConfigurations...)

@@ -19,7 +19,7 @@ import (
 )
 
 // UsePolicies have API servers check who may use the class that a claim names. A stored one stays until there is another,
-// or the ClaimKind says nothing of use any more: without one, everybody may use every class.
+// or the ClaimKind no longer mentions use: without one, everybody may use every class.
 var UsePolicies = PolicyKind{
 	name: "ValidatingAdmissionPolicy", since: "1.30", controller: "use-policies", suffix: v1beta1.UseSuffix, enforces: true,
 	lists: func() (policies, bindings client.ObjectList) {
@@ -75,7 +75,7 @@ func isClusterScoped(e *Entry) bool {
 }
 
 // useSpec has the API server refuse a claim whose reference names a class that the subject may not use, or one of a kind
-// that is not registered. Where the form cannot tell kinds apart, all those that may be meant must be allowed. It looks at
+// that is not registered. Where the form cannot distinguish kinds, all those that may be meant must be allowed. It looks at
 // the object as it would be stored, after all webhooks.
 func useSpec(k *v1beta1.ClaimKind, view *selector.View, entry *Entry) admissionregistrationv1.ValidatingAdmissionPolicySpec {
 	r := newUseReader(k, view.Kind, entry)

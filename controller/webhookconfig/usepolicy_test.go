@@ -137,7 +137,7 @@ func (p usePolicy) refused(t *testing.T, before, now map[string]any, namespace s
 	return ""
 }
 
-// useClasses are classes of kinds of which some forms of reference cannot tell all apart.
+// useClasses are classes of kinds of which some forms of reference cannot distinguish all.
 func useClasses() (all []*inventory.Classes) {
 	for name, kind := range map[string]schema.GroupVersionKind{
 		"golds.example.org": {Group: "example.org", Version: "v1", Kind: "Gold"},

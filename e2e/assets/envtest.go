@@ -24,7 +24,7 @@ const (
 	downloadTimeout = 10 * time.Minute
 )
 
-// errNoDownload says that the binaries cannot be had by a download. Other errors of download are to be mended by the user.
+// errNoDownload means that the binaries cannot be had by a download. Other errors of download are to be mended by the user.
 var errNoDownload = errors.New("cannot download them")
 
 // stored returns the folder of binaries of the same minor version that envtest has stored.

@@ -36,7 +36,7 @@ type Options struct {
 	Prefix string
 	// Spec of each.
 	Spec map[string]any
-	// Foreign says that a class, KIND/NAME, is one that no claim here may get; nil, there is none.
+	// Foreign reports whether a class, KIND/NAME, is one that no claim here may get; nil, there is none.
 	Foreign func(class string) bool
 	// PerSecond are created; 0 means 100.
 	PerSecond int

@@ -32,12 +32,12 @@ const (
 	Unexpected Outcome = "refused for no known reason"
 )
 
-// inChaosOnly says that nothing but a fault around the guard explains it.
+// inChaosOnly reports whether nothing but a fault around the guard explains it.
 func (o Outcome) inChaosOnly() bool {
 	return o == RefusedByOther || o == Overtaken || o == Unanswered
 }
 
-// guarded says that the guard refused it, so that it is certain that it was not admitted.
+// guarded reports whether the guard refused it, so that it is certain that it was not admitted.
 func (o Outcome) guarded() bool { return o == NamedDefault || o == NamedTime || o == NamedNothing }
 
 var timeToRetry = regexp.MustCompile(`try again in [1-9]\d* s`)

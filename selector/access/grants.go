@@ -15,7 +15,7 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// Subject is a user as an authenticator tells of him.
+// Subject is a user as an authenticator describes him.
 type Subject struct {
 	User, UID string
 	Groups    []string
@@ -58,7 +58,7 @@ func (s *Subject) String() string {
 	return fmt.Sprintf("%s %q", kind, truncate.String(name, v1beta1.MaxShownBytes))
 }
 
-// Key is the same for two subjects only if an authorizer cannot tell them apart.
+// Key is the same for two subjects only if an authorizer cannot distinguish them.
 func (s *Subject) Key() string { return fmt.Sprintf("%q %q %q %q", s.User, s.UID, s.Groups, s.Extra) }
 
 // Role is what is kept of a Role or a ClusterRole: its rules that have to do with the use of anything.

@@ -17,7 +17,7 @@ type condition struct {
 	name, reason string
 	places       []fields.Path
 	mustBeSet    bool
-	// isReference says that the place is the class reference. A part of one may count as none.
+	// isReference reports whether the place is the class reference. A part of one may count as none.
 	isReference bool
 	// Every update meets one of those ofCreation. A place of one ofChange may be set already: the controllers of a bound claim set it, too.
 	ofCreation, ofChange bool
@@ -56,11 +56,11 @@ type MatchCondition struct{ Name, Expression string }
 // BindWhenCondition is the name of the only condition whose expression an author wrote, so the API server may refuse it.
 const BindWhenCondition = "bind-when"
 
-// isUpdate is the CEL expression that tells an update from a creation.
+// isUpdate is the CEL expression that is true for an update, not a creation.
 const isUpdate = `request.operation == "UPDATE"`
 
-// MatchConditions save the API server the call for claims that would be left alone. There is one for each place, so that an admin can tell
-// them apart. An error in claims.when is the author's: the API server refuses the claim with it (failurePolicy Fail), as we do.
+// MatchConditions save the API server the call for claims that would be left alone. There is one for each place, so that an admin can
+// distinguish them. An error in claims.when is the author's: the API server refuses the claim with it (failurePolicy Fail), as we do.
 func MatchConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
 	bindWhen, decides := BindWhen(k)
 	restores := k.Spec.Reference.OnUnbind != v1beta1.AllowUnbind
@@ -128,7 +128,7 @@ func newReference(k *v1beta1.ClaimKind, isUnset func(object string) string) []Ma
 }
 
 // expression is true of a claim that meets the condition, and of one that is malformed: such a
-// claim must reach us, so that its author is told.
+// claim must reach us, so that its author learns.
 func (c *condition) expression(k *v1beta1.ClaimKind) string {
 	switch {
 	case c.isReference:
@@ -187,7 +187,7 @@ func UnopinionatedConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
 }
 
 // BindWhen returns the expression claims.when of a ClaimKind as the API server can evaluate it, to which the claim is the object. It is
-// empty where there is none, where it looks at more than the claim and who creates it, and where it is at fault. decides says that it
+// empty where there is none, where it looks at more than the claim and who creates it, and where it is at fault. decides reports whether it
 // looks at the class reference, and so decides on claims that have one.
 func BindWhen(k *v1beta1.ClaimKind) (condition string, decides bool) {
 	if k.Spec.Claims.When == "" {

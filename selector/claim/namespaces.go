@@ -90,7 +90,7 @@ type Reach struct {
 	Names []string
 }
 
-// SameAsClaim says that claims are offered only the classes of their own namespace.
+// SameAsClaim reports whether claims are offered only the classes of their own namespace.
 func (r *Reach) SameAsClaim() bool {
 	return r.From != v1beta1.FromAll && r.From != v1beta1.FromNames
 }

@@ -253,7 +253,7 @@ func ParseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorL
 		return nil, field.ErrorList{tooLong(at, strconv.Itoa(len(text)))}
 	}
 	// To kubectl, an empty selector selects everything. In an annotation it is more
-	// likely a template's unset value, and binding is for good.
+	// likely a template's unset value, and binding is permanent.
 	if strings.TrimSpace(text) == "" {
 		detail := "must be a selector, such as tier=gold; leave the annotation out if the claim has none"
 		return nil, field.ErrorList{field.Required(at, detail)}

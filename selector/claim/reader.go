@@ -25,9 +25,9 @@ const (
 	Settled      = "Settled"
 	ParentAbsent = "ParentAbsent"
 	NoSelector   = "NoSelector"
-	// ReferenceAbsent says that the author gave nothing of the reference.
+	// ReferenceAbsent means that the author gave nothing of the reference.
 	ReferenceAbsent = "ReferenceAbsent"
-	// NotYet says that claims.when is not true of the claim now.
+	// NotYet means that claims.when is not true of the claim now.
 	NotYet = "NotYet"
 )
 
@@ -58,7 +58,7 @@ func (r *Reader) Asks(c Claim) labels.Selector {
 	return c.Selector
 }
 
-// Intake is a claim as it was read, once, for whoever decides on it or explains it.
+// Intake is a claim as it was read, once, for the code that decides on it or explains it.
 type Intake struct {
 	Claim
 	// LeftAlone is the reason why the claim is not ours to bind; empty, it is.
@@ -70,11 +70,11 @@ type Intake struct {
 	// Parents is how many of the fields that lead to the class reference the claim has. The
 	// reference itself counts, too, if it is an object without a name.
 	Parents int
-	// Named says that the claim names its class: see ReadNamed.
+	// Named reports whether the claim names its class: see ReadNamed.
 	Named bool
 	// Annotated reports whether the claim has annotations.
 	Annotated bool
-	// Converted says that the API server converted the claim from another version, whose schema says what the claim must have.
+	// Converted reports whether the API server converted the claim from another version, whose schema says what the claim must have.
 	Converted bool
 }
 
@@ -242,11 +242,11 @@ type Reader struct {
 	Selector, Annotation fields.Path
 	selectorAt           *field.Path // as errors show it
 	WhenNoSelector       v1beta1.WhenAbsent
-	// allowsUnbind says that an update may remove the reference.
+	// allowsUnbind reports whether an update may remove the reference.
 	allowsUnbind bool
-	// Annotates says that a claim is annotated with the decision that binds it.
+	// Annotates reports whether a claim is annotated with the decision that binds it.
 	Annotates bool
-	// ChecksExplicit says that a claim which names a class itself must be one that could get it.
+	// ChecksExplicit reports whether a claim which names a class itself must be one that could get it.
 	ChecksExplicit bool
 	// bindWhen is nil if claims without a reference are to be bound.
 	bindWhen *expression.Expression
@@ -254,7 +254,7 @@ type Reader struct {
 	usage *expression.Expression
 	// LooksAt is all that expressions look at in a claim.
 	LooksAt *expression.Fields
-	// hasFacts says that there are expressions that need more than a class.
+	// hasFacts reports whether there are expressions that need more than a class.
 	hasFacts bool
 	// plan of the fields that lead to any of these.
 	plan *fields.Plan

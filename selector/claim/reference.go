@@ -24,16 +24,16 @@ type ClassReference struct {
 	Form     *Form
 	required []bool   // by the schema of the claims, of the fields that lead to classRef and the name in it
 	pointers []string // to the same fields, in RFC 6901 form
-	// EmptyIsUnset reports whether every reference without a name is none: see setValue.
+	// EmptyIsUnset reports whether every reference without a name counts as absent: see setValue.
 	EmptyIsUnset bool
-	// LeavesAbsent says that a claim without any reference is left alone, and company has the fields of
+	// LeavesAbsent reports whether a claim without any reference is left alone, and company has the fields of
 	// it that the schema of the claims requires and only their author can give.
 	LeavesAbsent bool
 	company      []string
 	// ClassNamespace is that of the classes to which references without one refer; empty, it is the claim's.
 	// Where the form has a namespace, one without was stored without.
 	ClassNamespace string
-	// Decides says that claims.when decides on claims that have a reference, and terms are those of it that need nothing but the claim.
+	// Decides reports whether claims.when decides on claims that have a reference, and terms are those that need only the claim.
 	Decides bool
 	terms   []*expression.Expression
 }
@@ -108,7 +108,7 @@ func (r *ClassReference) RefersTo(object map[string]any) (to Target, bound bool)
 }
 
 // Parents counts the objects on the path to the reference, and at its end, that a claim
-// has. A reference that is an object is none yet, or the claim would be left alone.
+// has. A reference that is an object names nothing yet, or the claim would be left alone.
 func (r *ClassReference) Parents(object map[string]any) int {
 	for i, name := range r.Path {
 		child, ok := object[name].(map[string]any)
@@ -121,7 +121,7 @@ func (r *ClassReference) Parents(object map[string]any) int {
 }
 
 // Lacks returns the field that the schema requires of a claim, if the claim with so many
-// parents goes without its reference; empty if there is none. An empty name counts as none.
+// parents goes without its reference; empty if there is none. An empty name counts as absent.
 func (r *ClassReference) Lacks(parents int) string {
 	if !r.required[parents] {
 		return ""
@@ -153,7 +153,7 @@ func (r *ClassReference) Patch(in *Intake, class Target, decision string, tests 
 	return fields.Patch(annotate(operations, r.Path, in.Annotated, decision)...)
 }
 
-// annotate appends what annotates a claim, which has annotations or not, with a decision. An empty one is none.
+// annotate appends what annotates a claim, which has annotations or not, with a decision. An empty one is not written.
 func annotate(to []fields.Operation, reference fields.Path, isAnnotated bool, text string) []fields.Operation {
 	switch {
 	case text == "":
@@ -213,8 +213,8 @@ func (r *ClassReference) HasReference(object map[string]any) bool {
 	return value != nil && !r.MayRebind(object)
 }
 
-// setValue returns what was found at the place of the class reference, nil if it is none. An object without a name is none if it has some
-// of the other fields of its form, and nothing else: its author, or a server-side apply that took the name out, leaves the class open.
+// setValue returns what was found at the place of the class reference, nil if it counts as absent. An object without a name does if it has
+// some of the other fields of its form, and nothing else: its author, or a server-side apply that took the name out, leaves the class open.
 // Without whenEmpty: Bind, one that says nothing asks for no class, and one that says more may refer in another way.
 func (r *ClassReference) setValue(found any, err *field.Error) (any, *field.Error) {
 	if object, ok := found.(map[string]any); ok && !r.EmptyIsUnset && !r.Form.isBegun(object) {
@@ -476,7 +476,7 @@ func (g *Given) has(name string) bool {
 	return g.HasGroup // apiVersion, apiGroup or group
 }
 
-// Confuses says that no reference can tell the classes of two kinds apart.
+// Confuses reports whether no reference can distinguish the classes of two kinds.
 func (f *Form) Confuses(a, b schema.GroupVersionKind) bool {
 	return f.NamesKind == NoKind || f.NamesKind == KindAlone && a.Kind == b.Kind
 }

@@ -11,18 +11,18 @@ import (
 
 // Reasons for what is done about the update of a claim, beside those to leave a claim alone.
 const (
-	// Restored says that the update removed the class reference, and gets it back.
+	// Restored means that the update removed the class reference, and gets it back.
 	Restored = "Restored"
-	// UnbindAllowed says that the claim kind allows that.
+	// UnbindAllowed means that the claim kind allows that.
 	UnbindAllowed = "UnbindAllowed"
-	// NotBound says that there was no class reference before, either.
+	// NotBound means that there was no class reference before, either.
 	NotBound = "NotBound"
-	// OtherReference says that the update sets a part of the reference, without the name, to something else, or adds fields that its form
+	// OtherReference means that the update sets a part of the reference, without the name, to something else, or adds fields that its form
 	// does not have. Of a claim that is created, it drops the classes that do not agree.
 	OtherReference = "OtherReference"
-	// ReferenceTooLong says that the reference is longer than v1beta1.MaxReferenceBytes.
+	// ReferenceTooLong means that the reference is longer than v1beta1.MaxReferenceBytes.
 	ReferenceTooLong = "ReferenceTooLong"
-	// Malformed says that something on the way to the reference is not an object.
+	// Malformed means that something on the way to the reference is not an object.
 	Malformed = "Malformed"
 )
 
@@ -57,7 +57,7 @@ func (r *Reader) Restore(stored, updated []byte) (res Restoration, err error) {
 		return res, nil
 	}
 	if _, wrong := r.Reference.Path.Lookup(object); wrong != nil {
-		return Restoration{Reason: Malformed}, nil //nolint:nilerr // It is the author's, whom the API server tells.
+		return Restoration{Reason: Malformed}, nil //nolint:nilerr // It is the author's, and the API server reports it.
 	}
 	if !r.Reference.isNamed(before) {
 		return Restoration{Reason: NotBound}, nil
@@ -113,7 +113,7 @@ func (r *Reader) addsFields(updated []byte, before map[string]any) bool {
 	return false
 }
 
-// Warning tells the author of an update what became of the reference, and what helps. It is empty if the update is left alone.
+// Warning explains to the author of an update what became of the reference, and what helps. It is empty if the update is left alone.
 func (r *Restoration) Warning(of *Reader) string {
 	switch r.Reason {
 	case Restored:

@@ -35,7 +35,7 @@ var (
 )
 
 // StopsStart says why a ClaimKind may stop a cluster from coming up, and what to do. It is empty for others. With the failurePolicy Fail,
-// nobody creates its claims while no replica runs, and no replica runs before somebody created them. The author of a selector that
+// its claims cannot be created while no replica runs, and no replica runs before they are created. The author of a selector that
 // excludes a namespace of a network plugin has thought of it.
 func StopsStart(k *v1beta1.ClaimKind) string {
 	_, group, _ := strings.Cut(k.Resource(), ".")
@@ -56,5 +56,5 @@ func StopsStart(k *v1beta1.ClaimKind) string {
 		way = "exclude the namespaces of network plugins, such as kube-flannel, in spec.claims.namespaceSelector, or " + way
 	}
 	return fmt.Sprintf("a cluster that starts needs %s before a replica of classbind can run (%s), and with failurePolicy Fail, "+
-		"nobody can create one until then: the cluster may not come up: %s", k.Resource(), why, way)
+		"none can be created until then: the cluster may not come up: %s", k.Resource(), why, way)
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // Unbind takes out of the class reference of a claim what classbind wrote, and leaves what its author wrote. The managed fields of the
-// claim tell these apart: what admission wrote has no manager, because the API server notes what the author wrote before that, and late
-// binding is a manager of its own. Where they do not tell, known is false, and each field of the form counts as written by classbind.
+// claim distinguish these: what admission wrote has no manager, because the API server notes what the author wrote before that, and late
+// binding is a manager of its own. Where they do not, known is false, and each field of the form counts as written by classbind.
 func (r *ClassReference) Unbind(object map[string]any, managed []metav1.ManagedFieldsEntry) (known bool) {
 	parent, last := object, r.Path[len(r.Path)-1]
 	if above := r.Path[:len(r.Path)-1]; len(above) > 0 {
@@ -29,12 +29,12 @@ func (r *ClassReference) Unbind(object map[string]any, managed []metav1.ManagedF
 	us, author := managersOf(managed)
 	annotation, _ := decision.Lookup(object)
 	// Who restored a claim manages all of it, and with claims.when, a reference to another class may have been replaced whole.
-	tells := len(managed) > 0 && (!author.manage(name) || annotation != nil && !author.manage(decision))
+	recorded := len(managed) > 0 && (!author.manage(name) || annotation != nil && !author.manage(decision))
 	if r.Decides {
-		tells = len(managed) > 0 && !author.manage(name) && !us.manage(name)
+		recorded = len(managed) > 0 && !author.manage(name) && !us.manage(name)
 	}
-	known = tells || !r.Decides
-	tells = tells && !author.manage(r.Path.Below("")) && !us.manage(r.Path.Below(""))
+	known = recorded || !r.Decides
+	recorded = recorded && !author.manage(r.Path.Below("")) && !us.manage(r.Path.Below(""))
 	kept := map[string]any{}
 	for field, text := range reference {
 		switch {
@@ -43,10 +43,10 @@ func (r *ClassReference) Unbind(object map[string]any, managed []metav1.ManagedF
 				kept[field] = text
 			}
 		case field == "name", text == nil, text == "":
-		case tells && author.manage(r.Path.Below(field)):
+		case recorded && author.manage(r.Path.Below(field)):
 			kept[field] = text
 		default:
-			known = known && tells
+			known = known && recorded
 		}
 	}
 	switch delete(parent, last); {

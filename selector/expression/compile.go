@@ -319,7 +319,7 @@ func (e *Expression) Looks(variable string) []fields.Path { return e.looks[varia
 // Uses reports whether it looks at a variable at all.
 func (e *Expression) Uses(variable string) bool { return len(e.looks[variable]) > 0 }
 
-// What follows keeps values of claims and classes from functions whose cost cannot be told from the length of their arguments.
+// What follows keeps values of claims and classes from functions whose cost cannot be computed from the length of their arguments.
 
 // maxMappedNodes are how many nodes of the syntax tree optMap and optFlatMap may follow. The
 // macros write what they follow twice, so a chain of n would have 2^n times as many.

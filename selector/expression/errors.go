@@ -8,7 +8,7 @@ import (
 	"github.com/classbind/classbind/selector/fields"
 )
 
-// ErrBudget says that the evaluations for one claim or class cost too much.
+// ErrBudget means that the evaluations for one claim or class cost too much.
 var ErrBudget = errors.New("the expressions cost too much")
 
 // ErrAbsent is wrapped by the error of an evaluation that needs a related object which is absent.

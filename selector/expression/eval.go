@@ -309,7 +309,7 @@ func shown(value any, path fields.Path) string {
 	return truncate.String(string(text), v1beta1.MaxShownBytes)
 }
 
-// find a field of a value as it is held, nil if it is absent. The error says that it is too long.
+// find a field of a value as it is held, nil if it is absent. The error means that it is too long.
 func find(value any, path fields.Path) (any, error) {
 	for i, name := range path {
 		if o, ok := value.(*Object); ok {

@@ -103,7 +103,7 @@ func loopOf(e ast.NavigableExpr) int64 {
 	return 0
 }
 
-// exhausted is the panic that ends an evaluation whose budget is.
+// exhausted is the panic of an evaluation that has used up its budget.
 type exhausted struct{}
 
 // eval takes the cost from what is left. It is an error if that is not enough, or the result is.

@@ -12,7 +12,7 @@ import (
 	"github.com/classbind/classbind/selector/fields"
 )
 
-// Terms of a conjunction: an expression that is none is its own only term.
+// Terms of a conjunction: another expression is its own only term.
 func (e *Expression) Terms() []*Expression {
 	operands := conjuncts(e.ast.Expr())
 	if len(operands) < 2 {
@@ -51,7 +51,7 @@ func (e *Expression) part(of ast.Expr, result Result) (*Expression, error) {
 }
 
 // narrow what a term looks at to what the whole expression looks at. A term that only asks
-// whether there is a field, of which another term looks at parts, needs no more than these.
+// whether there is a field, whose parts another term looks at, needs no more than these.
 func (e *Expression) narrow(term *Expression) {
 	for variable, paths := range term.looks {
 		var narrowed []fields.Path

@@ -17,7 +17,7 @@ import (
 
 // TypeOf returns the type in the schema of a variable's objects of the field at a path, as OpenAPI has it: string,
 // integer, number, boolean, array, object, or empty if it is not known. A path in Related starts with the name of the
-// object. The error says that no object has the field.
+// object. The error means that no object has the field.
 type TypeOf func(variable string, p fields.Path) (string, error)
 
 // typed has a variable for each type of a field that has no parts. No expression can name it. A number has none: in an
@@ -85,7 +85,7 @@ type part struct {
 	isTyped bool
 }
 
-// locals are the variables of the comprehensions around a part, nil for those of which nothing is known.
+// locals are the variables of the comprehensions around a part, nil for unknown ones.
 type locals map[string]*field
 
 func (t *typer) visit(e ast.Expr, in locals) (p part) {
@@ -226,7 +226,7 @@ func (t *typer) untyped(all []ast.Expr, parts []part) bool {
 	return true
 }
 
-// takes writes its type into a part of which a function needs it, and reports whether it has typed parts.
+// takes writes into a part the type that a function needs, and reports whether it has typed parts.
 func (t *typer) takes(e ast.Expr, p part) bool {
 	if p.field == nil {
 		return p.isTyped

@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	// ErrFull says that as many requests run or wait as may.
+	// ErrFull means that as many requests run or wait as may.
 	ErrFull = errors.New("too many wait; try again in a moment")
 	// ErrKeyFull says so of the requests of one key. It is also in the error of one that waited for these until ctx ended.
 	ErrKeyFull = errors.New("too many wait; try again in a moment")
@@ -67,7 +67,7 @@ func (l *Limiter) enter(key string, begun chan struct{}) error {
 	return nil
 }
 
-// giveUp ends a request that nobody waits for any more.
+// giveUp ends a request that no caller waits for any longer.
 func (l *Limiter) giveUp(ctx context.Context, key string, begun chan struct{}) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

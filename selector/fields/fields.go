@@ -142,7 +142,7 @@ func unquoted(quoted jsontext.Value) string {
 	return string(text)
 }
 
-// readNumber as util/json does. A number that is too large for that is unread: nobody uses one.
+// readNumber as util/json does. A number that is too large for that is unread: it has no use.
 func readNumber(text string) any {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return n
@@ -184,7 +184,7 @@ func (s *scan) readAll(level, depth int) any {
 	return readScalar(s.value(), math.MaxInt64) // The whole is not too long.
 }
 
-// scan goes through valid JSON and reads little of it: it looks only for the end of a value. Package jsontext would prove once more that
+// scan goes through valid JSON and reads little of it: it looks only for the end of a value. Package jsontext would prove again that
 // all of it is valid, which takes several times as long. For invalid JSON, the results mean nothing, but scan ends.
 type scan struct {
 	json []byte

@@ -23,7 +23,7 @@ func (p Path) String() string {
 	return strings.Join(p, ".")
 }
 
-// IsKey says that the last name is the key of a label or an annotation.
+// IsKey reports whether the last name is the key of a label or an annotation.
 func (p Path) IsKey() bool {
 	return len(p) == 3 && p[0] == "metadata" && (p[1] == "labels" || p[1] == "annotations")
 }
@@ -51,7 +51,7 @@ func (p Path) Field() *field.Path {
 	return field.NewPath(p[0], p[1:]...)
 }
 
-// CopyField copies a field, and the objects that lead to it, because has() tells those apart
+// CopyField copies a field, and the objects that lead to it, because has() distinguishes those
 // from absent ones. For the same reason, it copies what is no object on the way.
 func CopyField(to, from map[string]any, p Path) {
 	value, ok := from[p[0]]

@@ -6,7 +6,7 @@ type Plan struct {
 	fields map[string]*Plan
 	// as is the form in which the value itself is read.
 	as As
-	// MarksOthers has OtherFields tell that an object has fields that are not read.
+	// MarksOthers has OtherFields mark that an object has fields that are not read.
 	MarksOthers bool
 	// maxBytes of its JSON; a longer value stays unread. So does what is below the depth in a
 	// value that is read whole; 0 is MaxSelectorDepth.

@@ -46,9 +46,9 @@ type Class struct {
 	Default     bool
 	Cordoned    bool
 	Terminating bool
-	// TooManyLabels says that the labels are not held, and no claim gets the class.
+	// TooManyLabels reports whether the labels are not held, and no claim gets the class.
 	TooManyLabels bool
-	// NotOffered says that offerWhen is not true of the class.
+	// NotOffered reports whether offerWhen is not true of the class.
 	NotOffered bool
 
 	Namespace, Name string

@@ -93,7 +93,7 @@ func (s *Classes) changed(old, c *Class) *Classes {
 	return &next
 }
 
-// Len is their number.
+// Len returns the number of classes.
 func (s *Classes) Len() int { return s.members.len() }
 
 // Find the class of that name, nil if there is none.

@@ -89,7 +89,7 @@ func (k *ClassKind) Same(o *ClassKind) bool {
 		slices.Equal(k.ClaimKinds, o.ClaimKinds) && slices.EqualFunc(k.fields.Paths(), o.fields.Paths(), slices.Equal)
 }
 
-// WeightByExpression says that an expression says how heavy a class is.
+// WeightByExpression reports whether an expression says how heavy a class is.
 func (k *ClassKind) WeightByExpression() bool { return k.weight.isExpression }
 
 // Resource of the kind's classes.
@@ -98,7 +98,7 @@ func (k *ClassKind) Resource() schema.GroupVersionResource {
 	return k.GroupVersionKind.GroupVersion().WithResource(plural)
 }
 
-// MetadataOnly says that nothing but metadata is read from the kind's classes.
+// MetadataOnly reports whether nothing but metadata is read from the kind's classes.
 func (k *ClassKind) MetadataOnly() bool {
 	needsMore := func(p fields.Path) bool { return p[0] != "metadata" && p[0] != "apiVersion" && p[0] != "kind" }
 	return !slices.ContainsFunc(k.sources(), source.needsContent) && !slices.ContainsFunc(k.reads.Paths(), needsMore)
@@ -147,7 +147,7 @@ func FaultOf(what, name string, invalid []rules.Invalid) *Fault {
 type source struct {
 	// places of a value: of a weight, the first that a class has counts, and of a mark any that is true.
 	places []sourcePlace
-	// isExpression says that there is none: see ClassKind.evaluate.
+	// isExpression reports whether there is none: see ClassKind.evaluate.
 	isExpression bool
 }
 

@@ -154,7 +154,7 @@ func (k *ClassKind) failed(name string, err error, counts string) *field.Error {
 }
 
 // content of a class as expressions see it: with its kind, and with the metadata that is read of every class, however it was read. Labels
-// and annotations are always there: of a class that has none which expressions look at, nobody knows whether it has others.
+// and annotations are always there: of a class that has none which expressions look at, it is unknown whether it has others.
 func (k *ClassKind) content(meta metav1.Object, content map[string]any) map[string]any {
 	seen := make(map[string]any, len(content)+3)
 	maps.Copy(seen, content)

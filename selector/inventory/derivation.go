@@ -97,7 +97,7 @@ type Value struct {
 	Err      error
 
 	text string
-	// Indexed says that the index has such values.
+	// Indexed reports whether the index has such values.
 	Indexed bool
 }
 

@@ -85,7 +85,7 @@ type term struct {
 	// hashes of its labels, or where it has no values of the key, ascending, none of them twice.
 	hashes []uint64
 	number int64 // the value, for a comparison
-	// selects says that only classes with the key can meet the term, and compares that the index does not know whether they do.
+	// selects reports whether only classes with the key can meet the term, and compares whether the index leaves open if they do.
 	selects, compares bool
 
 	// found are the positions of the classes that have one of these, and count is their number.
@@ -134,7 +134,7 @@ func (t *term) find(x *index) {
 	}
 }
 
-// makeBits of what was found among n classes, of which some are to be asked, or none.
+// makeBits of what was found among n classes, some or none of them to be asked.
 func (t *term) makeBits(n, asked int) {
 	t.bits = nil
 	if t.compares || asked <= few || t.count >= 32*asked { // To read the labels of a class takes as long as to set about this many bits.
@@ -239,7 +239,7 @@ func (s *Classes) each(terms []term, reach *claim.Reach, namespace string, visit
 	}
 }
 
-// sieve tells which kinds may have classes with a label. Most of many have none, and then cost a claim no look into their index.
+// sieve shows which kinds may have classes with a label. Most of many have none, and then cost a claim no look into their index.
 type sieve struct {
 	// rows have a bit for each kind. A label is in that of its hash modulo their number, which may be that of others, too.
 	rows  []uint64

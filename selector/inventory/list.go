@@ -17,7 +17,7 @@ type list[T named] struct {
 
 type named interface{ name() className }
 
-// minChanged is how many changes a base may have at least before it is made anew. Above, these are as many as the square root of its
+// minChanged is how many changes a base may have at least before it is made again. Above, these are as many as the square root of its
 // length: to go through them costs little, and to make a base of 100,000 costs every change as little.
 const minChanged = 16
 

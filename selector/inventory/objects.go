@@ -9,7 +9,7 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// Objects are all objects of a RelatedKind. They are immutable, as Classes are.
+// Objects are all objects of a related kind. They are immutable, as Classes are.
 type Objects struct {
 	Kind *rules.Kind
 	// Namespaced objects are in the namespace of the claim, unless the ClaimKind says so.
@@ -63,5 +63,5 @@ func (o *Objects) Find(namespace, name string) *expression.Object {
 	return found.fields
 }
 
-// Len is their number.
+// Len returns the number of objects.
 func (o *Objects) Len() int { return o.objects.len() }

@@ -16,7 +16,7 @@ import (
 type Offer struct {
 	// Classes of the class kinds that serve the claim kind, sorted by the kind's name. Kinds whose classes are not known are left out.
 	Classes []*Classes
-	// LeftOut are the class kinds whose classes no reference can tell from those of Classes.
+	// LeftOut are the class kinds whose classes no reference can distinguish from those of Classes.
 	LeftOut []*ClassKind
 
 	demand *Demand
@@ -76,13 +76,13 @@ func (o *Offer) Change(from, to *Classes, namespace, name string) (changed bool)
 	return true
 }
 
-// Partly says that some claims may not be offered all classes.
+// Partly reports whether some claims may not be offered all classes.
 func (o *Offer) Partly() bool {
 	return o.demand.Reach.From != v1beta1.FromAll && slices.ContainsFunc(o.Classes, func(s *Classes) bool { return s.Kind.Namespaced })
 }
 
-// leaveOut those of the class kinds that no reference can tell from one whose name comes first, so that a restore from a backup, which
-// creates them in another order, changes nothing. The listed kinds come before all others: who reads the claims looks in these.
+// leaveOut those of the class kinds that no reference can distinguish from one whose name comes first, so that a restore from a backup,
+// which creates them in another order, changes nothing. The listed kinds come before all others: who reads the claims looks in these.
 func (o *Offer) leaveOut() {
 	all := o.Classes
 	o.Classes = nil
@@ -152,7 +152,7 @@ func (o *Offer) FaultOf(classKind string) *Fault {
 		why = "which is listed in spec.classes.kinds of the ClaimKind: list both there, or "
 	}
 	return Faultf(v1beta1.ReasonAmbiguousReference,
-		"the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, "+
+		"the classes of %q are not offered to claims of %q: a reference of the form %s cannot distinguish them from those of %q, "+
 			"%sset spec.reference.form of the ClaimKind to one that can (%s), or let one class kind serve it",
 		classKind, o.demand.reader.Name, o.demand.reader.Reference.Form.Name, first.Name, why, strings.Join(forms, ", "))
 }
@@ -162,7 +162,7 @@ type Demand struct {
 	reader *claim.Reader
 	rules  *rules.ForClaims
 	Reach  claim.Reach
-	// Precedence are the class kinds in which a name is looked for, in this order, where no reference tells them apart.
+	// Precedence are the class kinds in which a name is looked for, in this order, where no reference distinguishes them.
 	Precedence []string
 }
 
@@ -178,7 +178,7 @@ func NewDemand(k *v1beta1.ClaimKind, reader *claim.Reader, compiled *rules.ForCl
 	return d
 }
 
-// ConfusesKinds says that the references of claims cannot tell all class kinds apart.
+// ConfusesKinds reports whether the references of claims cannot distinguish all class kinds.
 func (d *Demand) ConfusesKinds() bool { return d.reader.Reference.Form.NamesKind != claim.GroupAndKind }
 
 // ClassOf returns the class that a claim's reference names, nil if it is not known. If it is not there, missing names it as RESOURCE/NAME

@@ -28,7 +28,7 @@ type Schema struct {
 	shared map[string]json.RawMessage
 	// structural is the schema of a CRD: what it does not have is pruned, but for ofEveryObject.
 	structural bool
-	// stored is the schema of another version, in which claims are stored as they are; nil if this is the one. converted says that a
+	// stored is the schema of another version, in which claims are stored as they are; nil if this is the one. converted reports whether a
 	// webhook converts them, so what is stored cannot be determined.
 	stored    *Schema
 	converted bool
@@ -40,7 +40,7 @@ type Schema struct {
 // ofEveryObject are the fields that the API server knows whatever a CRD says of them.
 var ofEveryObject = []string{"apiVersion", "kind", "metadata"}
 
-// ErrNoSchema says that the API server has no schema of a kind.
+// ErrNoSchema means that the API server has no schema of a kind.
 var ErrNoSchema = errors.New("there is no schema for it")
 
 // OfCRD returns the schema of a version from a CustomResourceDefinition as JSON.
@@ -134,7 +134,7 @@ type FieldSchema struct {
 	Rules                []struct{ Rule, Message string } `json:"x-kubernetes-validations"`
 }
 
-// Allows a text as the value of the field. What it cannot tell, it allows.
+// Allows a text as the value of the field. What it does not know, it allows.
 func (f *FieldSchema) Allows(text string) bool {
 	if len(f.Enum) > 0 && !slices.Contains(f.Enum, any(text)) || text == "" && f.MinLength > 0 {
 		return false
@@ -143,24 +143,24 @@ func (f *FieldSchema) Allows(text string) bool {
 	return err != nil || pattern.MatchString(text)
 }
 
-// isComposed says that other schemas add fields to an object.
+// isComposed reports whether other schemas add fields to an object.
 func (f *FieldSchema) isComposed() bool {
 	return len(f.AllOf)+len(f.AnyOf)+len(f.OneOf)+len(f.PatternProperties) > 0
 }
 
 // What is the matter with a field.
 var (
-	// ErrMissing says that the schema does not have it, so the API server prunes it.
+	// ErrMissing means that the schema does not have it, so the API server prunes it.
 	ErrMissing = errors.New("the schema has no field")
 	// errNotStored says so of the version in which the API server stores claims.
 	errNotStored = errors.New("the schema of the version that is stored has no field")
-	// errList says that it is in a list. A claim has one class.
+	// errList means that it is in a list. A claim has one class.
 	errList = errors.New("a path cannot lead through a list, such as")
-	// ErrUnknown says that the schema does not tell.
+	// ErrUnknown means that the schema leaves it open.
 	ErrUnknown = errors.New("the schema does not say what may be in")
 )
 
-// typeError says that a field has another type than it must.
+// typeError means that a field has another type than it must.
 type typeError struct{ is, must string }
 
 func (e *typeError) Error() string {
@@ -266,7 +266,7 @@ func meant(name string, others iter.Seq[string]) string {
 	return cmp.Or(near.Name(name, others), near.Longer(name, others))
 }
 
-// prunes says that a claim would be stored without the field at a path.
+// prunes reports whether a claim would be stored without the field at a path.
 func (s *Schema) prunes(p fields.Path) bool {
 	if s.converted {
 		return false
@@ -286,7 +286,7 @@ func (s *Schema) Stores(p fields.Path) (f Found, pruned bool) {
 	return f, pruned
 }
 
-// Requires says that the API server refuses an object at the parent of a path without the field. One with a default is never absent.
+// Requires reports whether the API server refuses an object at the parent of a path without the field. One with a default is never absent.
 func (s *Schema) Requires(p fields.Path) bool {
 	return slices.Contains(s.At(p[:len(p)-1]).Schema.Required, p[len(p)-1]) && s.At(p).Schema.Default == nil
 }

@@ -283,12 +283,12 @@ func (l *looks) compile(field string, text v1beta1.Expression, result expression
 	return e
 }
 
-// ReadsClaimAlone says that an expression can be evaluated as soon as the claim is read.
+// ReadsClaimAlone reports whether an expression can be evaluated as soon as the claim is read.
 func ReadsClaimAlone(e *expression.Expression) bool {
 	return !e.Uses(expression.Namespace) && !e.Uses(expression.Related) && !e.Uses(expression.Request)
 }
 
-// IsEmpty says that there is no expression.
+// IsEmpty reports whether there is no expression.
 func (r *ForClaims) IsEmpty() bool {
 	return len(r.Related) == 0 && r.BindWhen == nil && r.SelectorFrom == nil && len(r.Fits) == 0 && r.Score == nil &&
 		r.Usage == nil && r.PartitionClass == nil
@@ -341,7 +341,7 @@ func ServedNames(k *v1beta1.ClassKind, served []*v1beta1.ClaimKind) []string {
 // namespaces is the resource of what expressions see as namespace.
 const namespaces = "namespaces"
 
-// Key identifies a RelatedKind.
+// Key identifies a related kind.
 type Key struct{ Resource, Version string }
 
 // String is RESOURCE, or RESOURCE/VERSION.
@@ -365,7 +365,7 @@ type Kind struct {
 // Key identifies the kind.
 func (k *Kind) Key() Key { return Key{k.Resource, k.Version} }
 
-// MetadataOnly says that expressions look at nothing but metadata.
+// MetadataOnly reports whether expressions look at nothing but metadata.
 func (k *Kind) MetadataOnly() bool {
 	return !slices.ContainsFunc(k.Fields.Paths(), func(p fields.Path) bool { return p[0] != "metadata" })
 }

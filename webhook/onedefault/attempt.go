@@ -36,7 +36,7 @@ type Result struct {
 	// Lease or Live is what was read.
 	Lease Lease
 	Live  Live
-	// Written says that the Lease had the version to write over.
+	// Written reports whether the Lease had the version to write over.
 	Written bool
 }
 
@@ -58,11 +58,11 @@ type Attempt struct {
 // progress at a seat.
 type progress struct {
 	lease Lease
-	// known says that the lease was read, and not written since.
+	// known reports whether the lease was read, and not written since.
 	known bool
-	// wrote says that the Lease may record the attempt's write.
+	// wrote reports whether the Lease may record the attempt's write.
 	wrote bool
-	// toWrite says that the attempt's write is to be recorded beside those inFlight, which are of the same class.
+	// toWrite reports whether the attempt's write is to be recorded beside those inFlight, which are of the same class.
 	toWrite  bool
 	inFlight []Pending
 }

@@ -66,7 +66,7 @@ func (c *Cluster) write(ctx context.Context, seat inventory.Seat, l Lease) (writ
 	}
 	object := encode(seat, l)
 	if !c.Sightings.mayTake(object.Name, &l) {
-		return false, fmt.Errorf("%q classes%s are, or were, the default of %d partitions or claim kinds, and may be of no more: "+
+		return false, fmt.Errorf("%q classes%s are, or were, the default of %d partitions or claim kinds, which is the limit: "+
 			"take the mark from some; classbind deletes the Leases of those without a default after about two minutes",
 			l.Holder.Kind, inventory.Seat{Namespace: l.Holder.Namespace}.In(), v1beta1.MaxSeatLeases)
 	}

@@ -31,7 +31,7 @@ func (c Class) String() string {
 // Holder is a class that was admitted as a default.
 type Holder struct {
 	Class
-	// UID tells it from other classes of its name; empty in a free Lease.
+	// UID distinguishes it from other classes of its name; empty in a free Lease.
 	UID types.UID
 }
 
@@ -53,7 +53,7 @@ type Lease struct {
 	// Holder is empty if the Lease is free, and has a Pending write otherwise. A Lease that is free is as good as none, and deleted.
 	Holder  Holder
 	Pending []Pending
-	// Landed says that the replica that reads the Lease has seen the holder stored with its uid. It is not stored.
+	// Landed reports whether the replica that reads the Lease has seen the holder stored with its uid. It is not stored.
 	Landed bool
 }
 
@@ -66,8 +66,8 @@ type Live struct {
 	Seats []inventory.Seat
 }
 
-// settled says that a write of the holder can no longer make the class default, given that it is not default now. A uid is created once,
-// and an update is stored only over its base.
+// settled reports whether a write of the holder can no longer make the class default, given that it is not default now. A uid is created
+// once, and an update is stored only over its base.
 func (l *Lease) settled(p Pending, now Live) bool {
 	if p.Left <= 0 {
 		return true
@@ -114,7 +114,7 @@ const (
 	partitionPrefix = "default-of."
 )
 
-// hashBytes of a partition are so many that nobody finds two with the same.
+// hashBytes of a partition are so many that no two with the same can be found.
 const hashBytes = 16
 
 // LeaseName of a seat: default.CLAIMKIND, default-in.NAMESPACE.CLAIMKIND, or, with a partition, default-of.HASH.CLAIMKIND, because a

@@ -99,7 +99,7 @@ func (c *Cluster) result(ctx context.Context, op Op) (r *Result, err error) {
 			if apierrors.IsForbidden(err) {
 				wayOut = fmt.Sprintf("let classbind read it, or delete the ClassKind %q", op.Class.Kind)
 			}
-			return nil, fmt.Errorf("cannot tell whether %q is a default class: %w; %s", op.Class, err, wayOut)
+			return nil, fmt.Errorf("cannot determine whether %q is a default class: %w; %s", op.Class, err, wayOut)
 		}
 	default:
 		if r.Written, err = c.write(ctx, op.Seat, op.Lease); err != nil {

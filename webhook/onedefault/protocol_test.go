@@ -197,7 +197,7 @@ func TestAdmitLeavesNothing(t *testing.T) {
 		"FirstLeaseNotWritten":           {reason: "We should say which Lease we cannot write.", disturb: failing(WriteLease, "x", 1), want: want{err: `cannot write the Lease of claim kind "x": connection refused`}},
 		"SecondLeaseNotRead":             {reason: "We should write nothing where we cannot get a Lease.", disturb: failing(ReadLease, "y", 1), want: want{err: `cannot get the Lease of claim kind "y": connection refused`}},
 		"SecondLeaseNotWritten":          {reason: "We should take out the first write where we cannot do the second.", disturb: failing(WriteLease, "y", 1), want: want{err: `cannot write the Lease of claim kind "y": connection refused`, writes: 2}},
-		"ClassNotRead":                   {reason: "We should say which class we cannot read.", disturb: failing(ReadClass, "", 1), want: want{err: `cannot tell whether "golds.example.org/me" is a default class: connection refused; try again`}},
+		"ClassNotRead":                   {reason: "We should say which class we cannot read.", disturb: failing(ReadClass, "", 1), want: want{err: `cannot determine whether "golds.example.org/me" is a default class: connection refused; try again`}},
 		"ClassForbidden": {
 			reason: "We should say that we need a right where that is what is missing.",
 			disturb: func(_ context.Context, _ *memory, op Op, _ int) error {
@@ -206,7 +206,7 @@ func TestAdmitLeavesNothing(t *testing.T) {
 				}
 				return fmt.Errorf("%w: %w", failure, apierrors.NewForbidden(schema.GroupResource{Resource: "golds"}, "me", errors.New("no")))
 			},
-			want: want{err: `cannot tell whether "golds.example.org/me" is a default class: connection refused: golds "me" is forbidden: no; let classbind read it, or delete the ClassKind "golds.example.org"`},
+			want: want{err: `cannot determine whether "golds.example.org/me" is a default class: connection refused: golds "me" is forbidden: no; let classbind read it, or delete the ClassKind "golds.example.org"`},
 		},
 		"WrittenAllTheSame": {
 			reason: "We should take out what was written though we were not told.",

@@ -59,7 +59,7 @@ written, or if the command fails.`,
   # Bind those of one namespace:
   classbind bind PostgreSQLInstance --namespace acme-team
 
-  # Bind one claim, and tell a program:
+  # Bind one claim, and print JSON:
   classbind bind PostgreSQLInstance gitlab-database --namespace acme-team -o json`,
 		Args: cobra.ArbitraryArgs, // The command refuses them with its own status.
 	}

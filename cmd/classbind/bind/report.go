@@ -78,7 +78,7 @@ type reporter struct {
 	Summary
 	options *options
 	out     io.Writer
-	// several says that the claims have several ClaimKinds.
+	// several reports whether the claims have several ClaimKinds.
 	several bool
 	err     error
 }
@@ -105,7 +105,7 @@ func (r *reporter) line(c *Claim) string {
 	return fmt.Sprintf("%s: %s (%s): %s", text, how, c.Reason, c.Message)
 }
 
-// write an object at once: a command that is killed has told what it did.
+// write an object at once: a command that is killed has printed what it did.
 func (r *reporter) write(object any, line func() string) {
 	if r.options.output == "yaml" {
 		_, _ = io.WriteString(r.out, "---\n")

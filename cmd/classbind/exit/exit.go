@@ -9,14 +9,14 @@ import (
 
 // The statuses of commands whose exit status is an answer. With 0, all is well.
 const (
-	// Unmatched says that "classbind explain" found a claim without a class, or files that do not show whether its kind is registered.
+	// Unmatched means that "classbind explain" found a claim without a class, or files that do not show whether its kind is registered.
 	// "classbind bind" found no class for a claim, and "classbind classes" none that one may get. Or "classbind status" found something
 	// that is broken, "classbind check" a mistake, or "classbind simulate" claims that lose their class.
 	Unmatched = 1
 	Broken    = 1
-	// Failed says that a command has no answer: its arguments are wrong, or what it asks cannot be read.
+	// Failed means that a command has no answer: its arguments are wrong, or what it asks cannot be read.
 	Failed = 2
-	// Overtaken says that somebody else moved the default while "classbind set-default" did.
+	// Overtaken means that somebody else moved the default while "classbind set-default" did.
 	Overtaken = 3
 )
 

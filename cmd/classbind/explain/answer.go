@@ -74,7 +74,7 @@ func (i *Item) notRegistered(ctx context.Context, w *world.World, kind schema.Gr
 		return unknownKind(fmt.Sprintf("%s: did you mean %s?", why, near))
 	case len(unknown) > 0 && !scheme.Scheme.IsGroupRegistered(kind.Group): // Kubernetes' own plurals are regular, and have no CRD.
 		return i.end(Unmatched, reason, fmt.Sprintf("%s, unless %s of the same group does: "+
-			"put the CRD among the files, which says of which kind it is", why, selector.List(unknown)))
+			"put the CRD among the files, which names its kind", why, selector.List(unknown)))
 	case ofGroup && world.NotServed(err):
 		return unknownKind(fmt.Sprintf("%s, and %v", why, err))
 	}
@@ -221,8 +221,8 @@ func (i *Item) whyLeftAlone(v *world.Kind, in claim.Intake, hasReference bool) s
 	return in.SettledBy + " is set"
 }
 
-// noteClass notes what is the matter with the class that a claim has, and why it has that: nobody binds it again. With Check, a claim of a
-// file is refused if it may not name its class.
+// noteClass notes what is the matter with the class that a claim has, and why it has that: it is never bound again. With Check, a claim of
+// a file is refused if it may not name its class.
 func (o *options) noteClass(ctx context.Context, w *world.World, v *world.Kind, k *v1beta1.ClaimKind, item *Item, object map[string]any) {
 	unbound := runtime.DeepCopyJSON(object) // The claim is validated as it is.
 	unsure := v.Unbind(ctx, unbound, managedFields(object))
@@ -265,7 +265,7 @@ func (o *options) noteClass(ctx context.Context, w *world.World, v *world.Kind, 
 	case isChecked: // It is there nevertheless.
 		item.note("%v; it is refused, because reference.explicit is Check", refused)
 	case refused.Reason != "NotFound": // That is noted above.
-		item.note("%v; nobody checks that, because reference.explicit is not Check", refused)
+		item.note("%v; this is not checked, because reference.explicit is not Check", refused)
 	}
 	switch again, err := decider.Explain(ctx, v.View, in); {
 	case err != nil || !again.Decision.Drawn() || again.Decision.Unneeded():
@@ -290,7 +290,7 @@ func (i *Item) undecided(k *v1beta1.ClaimKind, fault *inventory.Fault) {
 	i.end(Undecided, fault.Reason, fmt.Sprintf("%v; until then such claims are %s", fault, policy))
 }
 
-// explained tells a decision, and which class the claim gets, as far as that is known.
+// explained prints a decision, and which class the claim gets, as far as that is known.
 func (i *Item) explained(k *v1beta1.ClaimKind) *Item {
 	d := &i.Decision
 	if d.Claim.Selector != nil {
@@ -311,7 +311,7 @@ func (i *Item) explained(k *v1beta1.ClaimKind) *Item {
 		return i.end(LeftAlone, d.Reason(),
 			"the claim has no class selector, there is no default class for it, and selector.whenAbsent is DefaultIfAny")
 	}
-	after := "" // For BindLater, the warning says that it waits.
+	after := "" // For BindLater, the warning mentions that it waits.
 	switch {
 	case d.Denied(), k.Spec.WhenUnmatched == v1beta1.Deny:
 		after = "; it is refused"

@@ -165,7 +165,7 @@ func (o *options) classesOf(
 	return offer, nil
 }
 
-// leaveOutClaim takes out of a claim kind the expressions that need a claim, or know who creates it if nobody said so. It returns the
+// leaveOutClaim takes out of a claim kind the expressions that need a claim, or know who creates it if that is unknown. It returns the
 // fields of those that come on top; the score matters to the odds alone. A registration at fault stays as it is.
 func leaveOutClaim(k *v1beta1.ClaimKind, knowsRequest bool) (fields []string) {
 	compiled := rules.NewForClaims(k)
@@ -257,7 +257,7 @@ type OfferedClass struct {
 	selector.ClassName `json:",inline"`
 	// Labels are absent of a class that is over the limit of labels.
 	Labels  map[string]string `json:"labels,omitempty"`
-	Default bool              `json:"default,omitempty"` // Default says that the class is marked default.
+	Default bool              `json:"default,omitempty"` // Default reports whether the class is marked default.
 	Weight  int64             `json:"weight"`            // Weight from 0 to 1000000, even if the strategy ignores it.
 	// WeightError is why the weight of the class is malformed. Weight is what it counts as.
 	WeightError string `json:"weightError,omitempty"`

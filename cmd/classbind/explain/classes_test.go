@@ -29,7 +29,7 @@ type reviewer struct {
 	*apiServer
 	// allowed are classes by user, and by group.
 	allowed map[string][]string
-	// alone says that nobody may ask about others.
+	// alone reports whether nobody may ask about others.
 	alone bool
 
 	mu       sync.Mutex

@@ -44,7 +44,7 @@ type Rule struct {
 	Text     string // Text is what is wrong where it is broken.
 }
 
-// Names of rules of which the cluster has no reason.
+// Names of rules for which the cluster has no reason.
 const (
 	ruleRefused     = "Refused"
 	ruleDuplicate   = "Duplicate"
@@ -67,7 +67,7 @@ var Rules = []Rule{
 	{v1beta1.ReasonReferencePruned, Mistake, "The schema of the claims has no room for the reference to the class."},
 	{v1beta1.ReasonReferenceRefused, Mistake, "The schema of the claims does not allow references to some classes."},
 	{v1beta1.ReasonAllReferencesRefused, Mistake, "The schema of the claims does not allow the reference to any class."},
-	{v1beta1.ReasonAmbiguousReference, Mistake, "A reference cannot tell the classes of one kind from those of another."},
+	{v1beta1.ReasonAmbiguousReference, Mistake, "A reference cannot distinguish the classes of one kind from those of another."},
 	{v1beta1.ReasonNotInstalled, Mistake, "The CRDs of the files have no such resource."},
 	{v1beta1.ReasonVersionNotServed, Mistake, "The CRD does not serve the version for which the paths are written."},
 	{v1beta1.ReasonSeveralDefaults, Mistake, "A claim without a selector has several default classes."},
@@ -105,7 +105,7 @@ type linter struct {
 	documents map[string][]*world.Document
 	offers    sets.Set[string] // names of ClassKinds that a ClaimKind is served by
 	served    sets.Set[string] // ids of classes that a claim can get
-	unread    sets.Set[string] // names of class kinds of which no ClassKind can be read
+	unread    sets.Set[string] // names of class kinds whose ClassKind cannot be read
 }
 
 // lint finds what is wrong in files, without a cluster. It has no rules of its own for what the server checks.

@@ -137,7 +137,7 @@ func TestLint(t *testing.T) {
 			want: []string{"warning: Class/a: the annotation classbind.io/wieght means nothing to classbind: did you mean classbind.io/weight? (UnknownAnnotation)"},
 		},
 		"Ambiguous": {
-			reason: "We should see that a name cannot tell two kinds apart.",
+			reason: "We should see that a name cannot distinguish two kinds.",
 			manifests: lintClaimKind("{reference: {path: .spec.className, form: Name}}") + lintClassKind(offers) + lintClass("a", "") +
 				strings.ReplaceAll(lintClassKind(offers), "classes.shop", "others.shop") + strings.Replace(lintClass("a", ""), "kind: Class", "kind: Other", 1),
 			want: []string{"ClassKind/others.shop.test", "(AmbiguousReference)"},

@@ -64,7 +64,7 @@ type Item struct {
 	InvalidExpressions []world.InvalidExpression `json:"invalidExpressions,omitempty"`
 	Notes              []string                  `json:"notes,omitempty"` // Notes say why the server may decide otherwise.
 
-	several bool // several says that the claim has other ClaimKinds, too, each with its item.
+	several bool // several reports whether the claim has other ClaimKinds, too, each with its item.
 }
 
 func newItem(d world.Document) *Item {

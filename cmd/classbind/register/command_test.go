@@ -81,7 +81,7 @@ func TestRegister(t *testing.T) {
 		"ConfusedKinds": {
 			reason: "We should take the order of the kinds for that in which a name is looked for.",
 			args:   "InferenceService ServingRuntime ClusterServingRuntime --path .spec.predictor.model.runtime", path: ".spec.predictor.model.runtime", form: v1beta1.Name, guesses: guess,
-			want: []string{"# A guess: a reference of the form Name, which cannot tell a ServingRuntime from a ClusterServingRuntime", "precedence: Listed"},
+			want: []string{"# A guess: a reference of the form Name, which cannot distinguish a ServingRuntime from a ClusterServingRuntime", "precedence: Listed"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

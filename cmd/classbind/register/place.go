@@ -33,7 +33,7 @@ const (
 type place struct {
 	path fields.Path
 	form *claim.Form
-	// begun says that the reference has fields that only an author can give.
+	// begun reports whether the reference has fields that only an author can give.
 	begun bool
 	// evidence is 0 where the user named it.
 	evidence int

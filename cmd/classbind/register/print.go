@@ -156,7 +156,7 @@ func guesses(of kind, classes []kind, places []place) (comments []string, confus
 			if p.form.Confuses(class.GroupVersionKind, other.GroupVersionKind) {
 				confused = true
 				comments = append(comments, fmt.Sprintf(
-					"A guess: a reference of the form %s, which cannot tell a %s from a %s, means the first of them that has the name.",
+					"A guess: a reference of the form %s, which cannot distinguish a %s from a %s, means the first that has the name.",
 					p.form.Name, other.Kind, class.Kind))
 			}
 		}

@@ -25,7 +25,7 @@ func byName(name string) cache.ByObject {
 	return cache.ByObject{Field: fields.OneTermEqualSelector(metav1.ObjectNameField, name)}
 }
 
-// stripMetadata removes metadata that nobody reads from an object.
+// stripMetadata removes unread metadata from an object.
 func stripMetadata(object any) (any, error) {
 	if m, err := meta.Accessor(object); err == nil {
 		m.SetAnnotations(nil)

@@ -27,7 +27,7 @@ var errHistory = errors.New("the API server's storage is older than what this re
 
 // history ends this replica when the storage of the API server goes back in time, because etcd was restored from a backup. Then classes,
 // related objects, claims, registrations and all caches are void. Their watches do not notice: a watch from a resourceVersion of the future
-// is silent until the storage gets there, and never tells what differs. Some of the caches, which are controller-runtime's, cannot be
+// is silent until the storage gets there, and never reports what differs. Some of the caches, which are controller-runtime's, cannot be
 // emptied. A new process has nothing that is void, and is ready within a second or two, so it is both less code and more certain than to
 // list everything again in each place. Until the process has ended, the replica answers 503.
 //

@@ -62,7 +62,7 @@ func (l *leadership) Start(ctx context.Context) error {
 	return nil
 }
 
-// term waits until this replica leads, and returns when it leads no more.
+// term waits until this replica leads, and returns when it no longer leads.
 func (l *leadership) term(ctx context.Context) error {
 	s := l.server
 	mgr, err := ctrl.NewManager(s.cluster, ctrl.Options{
@@ -102,7 +102,7 @@ func (l *leadership) term(ctx context.Context) error {
 	}
 	instance, err := os.Hostname()
 	if err != nil {
-		return fmt.Errorf("cannot tell the name of this host: %w", err)
+		return fmt.Errorf("cannot determine the name of this host: %w", err)
 	}
 	decider := *s.decider
 	decider.Costly = webhook.CostlyDecisions(false)

@@ -53,7 +53,7 @@ type readers struct {
 	// unknownReviews are for new tokens, knownReviews for known ones.
 	unknownReviews, knownReviews kubernetes.Interface
 	// known has when the tokens that may read were reviewed, by their hashes. It has no others, so made-up
-	// tokens evict none. A token that may not read any more is forgotten.
+	// tokens evict none. A token that may no longer read is forgotten.
 	known *lru.Cache
 	log   logr.Logger
 }
@@ -100,7 +100,7 @@ func (r *readers) authorize(api kubernetes.Interface, next http.Handler) http.Ha
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		switch status, err := r.status(request, api); {
 		case err != nil:
-			r.log.Error(err, "Cannot tell who may read the metrics")
+			r.log.Error(err, "Cannot determine who may read the metrics")
 			http.Error(w, "cannot ask the API server who may read the metrics", http.StatusServiceUnavailable)
 		case status == http.StatusUnauthorized:
 			http.Error(w, "a token of the cluster is needed: Authorization: Bearer …", status)
@@ -179,7 +179,7 @@ func limitConcurrency(n int64, next http.Handler) http.Handler {
 // Build is what a binary knows of its origin.
 type Build struct {
 	Version string
-	Commit  string // of git, or "" if nobody told
+	Commit  string // of git, or "" if unknown
 }
 
 // RegisterMetrics adds a metric that is always 1, for its labels.

@@ -301,7 +301,7 @@ func (o *options) certificates(cluster *rest.Config) (certs.Source, error) {
 	return certs.NewSelfSigned(cluster, o.namespace, o.certDuration, o.caDuration, o.certificateNames()...), nil
 }
 
-// drain lets a replica end without losing a request. When the replica is told to end, it is no longer ready but keeps answering for a
+// drain lets a replica end without losing a request. When the replica gets a signal to end, it is no longer ready but keeps answering for a
 // while, because the API servers notice later. Each answer then closes its connection, so in the end no connection is left that could carry
 // another request.
 type drain struct {

@@ -42,7 +42,7 @@ var (
 
 // fault is what happens to a write that is not a dry run.
 type fault struct {
-	// stored says that the write is stored in spite of the error.
+	// stored reports whether the write is stored in spite of the error.
 	stored bool
 	err    error
 }

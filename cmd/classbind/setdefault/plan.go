@@ -20,7 +20,7 @@ type plan struct {
 	seats      []inventory.Seat
 	// unmark are the classes that must lose their mark before the target gets it.
 	unmark []*storedClass
-	// mark says that the target has no mark yet.
+	// mark reports whether the target has no mark yet.
 	mark bool
 	// gain are other claim kinds that have no default and get one.
 	gain []string
@@ -45,7 +45,7 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 	}
 	for _, name := range target.claimKinds() {
 		if _, _, err := r.claimKind(name).Demand.SeatOf(target.Class); err != nil {
-			return nil, fmt.Errorf("cannot tell for which claims of %s %s would be the default: %w", name, target, err)
+			return nil, fmt.Errorf("cannot determine for which claims of %s %s would be the default: %w", name, target, err)
 		}
 	}
 	if err := r.checkOffered(target, claimKinds); err != nil {
@@ -157,7 +157,7 @@ func (p *plan) checkAgreement(r *registry, defaults []*storedClass, claimKinds, 
 }
 
 func (r *registry) seat(claimKind string, c *storedClass) (inventory.Seat, bool) {
-	seat, offered, _ := r.claimKind(claimKind).Demand.SeatOf(c.Class) // A class of no known seat is nobody's default.
+	seat, offered, _ := r.claimKind(claimKind).Demand.SeatOf(c.Class) // A class of no known seat is the default of no claims.
 	return seat, offered && r.faultOf(c.Kind, claimKind) == nil
 }
 

@@ -158,7 +158,7 @@ func TestNewPlan(t *testing.T) {
 			reason: "We should refuse a class that no claim is offered, before anything is changed.",
 			target: target(last), defaults: []*storedClass{old(first)}, named: []string{"exclusive.test"},
 			want: want{err: []string{
-				`the classes of "lasts.test" are not offered to claims of "exclusive.test": a reference of the form Name cannot tell them from those of "firsts.test", whose name comes first`,
+				`the classes of "lasts.test" are not offered to claims of "exclusive.test": a reference of the form Name cannot distinguish them from those of "firsts.test", whose name comes first`,
 			}},
 		},
 		"LeftOutOfAnother": {reason: "We should leave alone the default of a claim kind that is not offered the class.", target: target(last), defaults: []*storedClass{old(first)}, want: want{mark: true}},
@@ -240,7 +240,7 @@ func TestNewPlanOfPartitions(t *testing.T) {
 		"UnknownOther": {"We should leave a class alone that is nobody's default.", class(marked, "new", ""), []*storedClass{class(marked, "lost", "unknown")}, nil, ""},
 		"Unknown": {
 			"We should refuse a class that would be nobody's default.", class(marked, "new", "unknown"), nil, nil,
-			`cannot tell for which claims of claims.test as.test/new would be the default: the expression spec.classes.partition.class of claim kind "claims.test" fails for "A/new": no such key: zone`,
+			`cannot determine for which claims of claims.test as.test/new would be the default: the expression spec.classes.partition.class of claim kind "claims.test" fails for "A/new": no such key: zone`,
 		},
 		"Unfit": {
 			"We should refuse a class that can serve no claim.", class(marked, "web", "east"), nil, nil,

@@ -89,7 +89,7 @@ func (c *cluster) defaults(ctx context.Context, kinds []*world.ClassKind) ([]*st
 			continue
 		}
 		if k.Err != nil {
-			return nil, fmt.Errorf("cannot tell whether a class of %s is the default: %w", k.Name, k.Err)
+			return nil, fmt.Errorf("cannot determine whether a class of %s is the default: %w", k.Name, k.Err)
 		}
 		list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return c.resource(k.ClassKind, metav1.NamespaceAll).List(ctx, o)
@@ -102,13 +102,13 @@ func (c *cluster) defaults(ctx context.Context, kinds []*world.ClassKind) ([]*st
 			return nil
 		})
 		if err != nil {
-			return nil, fmt.Errorf("cannot list the classes of %s, one of which may be the default: %w", k.Name, truncate.Error(err))
+			return nil, fmt.Errorf("cannot list the classes of %s, where one may be the default: %w", k.Name, truncate.Error(err))
 		}
 	}
 	return defaults, nil
 }
 
-// errMarkReverted says that the API server accepted the write, but stored the mark as it was before.
+// errMarkReverted means that the API server accepted the write, but stored the mark as it was before.
 var errMarkReverted = errors.New("the mark does not change, because the schema or a webhook changes it back: " +
 	"see spec.default of the ClassKind")
 
@@ -132,19 +132,19 @@ func (c *cluster) setMark(ctx context.Context, class *storedClass, to mark, dryR
 	return err
 }
 
-// inFlight says that the guard refused a mark because another class may still become the default.
+// inFlight reports whether the guard refused a mark because another class may still become the default.
 func inFlight(err error) bool {
 	seconds, wait := apierrors.SuggestsClientDelay(err)
 	return apierrors.IsForbidden(err) && wait && seconds > 0
 }
 
-// refusedByGuard says that the guard refused a mark, for whatever reason.
+// refusedByGuard reports whether the guard refused a mark, for whatever reason.
 func refusedByGuard(err error, kind *inventory.ClassKind) bool {
 	denial := fmt.Sprintf("admission webhook %q denied the request", kind.Name+v1beta1.GuardSuffix)
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), denial)
 }
 
-// unanswered says that the outcome of a request is unknown, or that the API server may accept it soon.
+// unanswered reports whether the outcome of a request is unknown, or the API server may accept it soon.
 func unanswered(err error) bool {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return status.Status().Code >= http.StatusInternalServerError || status.Status().Code == http.StatusTooManyRequests
@@ -171,7 +171,7 @@ func (c *storedClass) String() string {
 // claimKinds returns the claim kinds that the class serves, sorted.
 func (c *storedClass) claimKinds() []string { return slices.Sorted(slices.Values(c.Kind.ClaimKinds)) }
 
-// mark has a value for each place where a class may be marked as the default, nil for none. An empty one says that the class is not.
+// mark has a value for each place where a class may be marked as the default, nil for none. An empty one means that the class is not.
 type mark []any
 
 func (c *storedClass) defaultMark() mark {

@@ -52,7 +52,7 @@ func (m *mover) confirm(ctx context.Context, p *plan) error {
 }
 
 // overtaken returns an error if the new default has lost its mark again, with the class
-// that is the default now. It returns nil if it cannot tell.
+// that is the default now. It returns nil if that is unknown.
 func (m *mover) overtaken(ctx context.Context, p *plan) error {
 	target := p.target
 	now, err := m.class(ctx, target.Kind, target.Namespace, target.Name)
@@ -68,7 +68,7 @@ func (m *mover) overtaken(ctx context.Context, p *plan) error {
 		target, listFunc(p.seats, seatText), did, m.successor(ctx, p))}
 }
 
-// successor tells which classes are the default now where the target was.
+// successor names which classes are the default now where the target was.
 func (m *mover) successor(ctx context.Context, p *plan) string {
 	var defaults []*storedClass
 	r, err := m.registry(ctx)
@@ -76,7 +76,7 @@ func (m *mover) successor(ctx context.Context, p *plan) string {
 		defaults, err = m.defaults(ctx, r.related(p.target.Kind.ClaimKinds))
 	}
 	if err != nil {
-		return fmt.Sprintf("cannot tell which class is the default now: %v", err)
+		return fmt.Sprintf("cannot determine which class is the default now: %v", err)
 	}
 	now := r.takers(defaults, p.seats...)
 	if len(now) == 0 {

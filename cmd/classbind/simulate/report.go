@@ -47,9 +47,9 @@ type Kind struct {
 	Strategy  v1beta1.Strategy `json:"strategy,omitempty"`
 	// Claims that were decided on.
 	Claims int `json:"claims"`
-	// MadeUp says that the claims do not exist.
+	// MadeUp reports whether the claims do not exist.
 	MadeUp bool `json:"madeUp,omitempty"`
-	// Moved claims get another class, or one for the first time. Lost claims get none any more.
+	// Moved claims get another class, or one for the first time. Lost claims no longer get one.
 	Moved int `json:"moved"`
 	Lost  int `json:"lost"`
 	// Unpredictable claims are among these. Of them, it is not known which class each gets, and Rows have intervals.
@@ -178,7 +178,7 @@ func (k *Kind) Summary() string {
 	claims := fmt.Sprintf("%d claims", k.Claims)
 	switch {
 	case k.Moved+k.Lost > 0:
-		return fmt.Sprintf("%s: %d would get another class, and %d none any more", claims, k.Moved, k.Lost)
+		return fmt.Sprintf("%s: %d would get another class, and %d would lose theirs", claims, k.Moved, k.Lost)
 	case k.spread():
 		return claims + ": some would get another class"
 	}
@@ -243,7 +243,7 @@ func (r *Report) exit(strict bool) error {
 	}
 	switch {
 	case lost > 0:
-		return &exit.Error{Status: exit.Broken, Err: fmt.Errorf("claims that would get no class any more: %d", lost)}
+		return &exit.Error{Status: exit.Broken, Err: fmt.Errorf("claims that would lose their class: %d", lost)}
 	case strict && (moved > 0 || spread):
 		return &exit.Error{Status: exit.Broken, Err: errors.New("claims would get another class")}
 	}

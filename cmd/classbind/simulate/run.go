@@ -205,7 +205,7 @@ type Comparison struct {
 	moves         map[[2]world.Place]*Move // from and to
 	seen          func(*world.Recreated, world.Place, string)
 	unsure        [2]int // unsure claims may get other classes, before and after
-	// remembers says that what a claim gets depends on those before it, and limited that classes have a capacity.
+	// remembers reports whether what a claim gets depends on those before it, and limited whether classes have a capacity.
 	remembers, limited bool
 }
 

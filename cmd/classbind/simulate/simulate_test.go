@@ -129,7 +129,7 @@ func TestSimulate(t *testing.T) {
 		},
 		"made up": {
 			reason: "We should make up claims in the proportions of those that exist.",
-			args:   []string{"--claims=1000", "--remove=Class/gold"}, lost: 500, status: exit.Broken, text: "1000 claims: 0 would get another class, and 500 none any more",
+			args:   []string{"--claims=1000", "--remove=Class/gold"}, lost: 500, status: exit.Broken, text: "1000 claims: 0 would get another class, and 500 would lose theirs",
 		},
 		"random": {
 			reason: "We should give intervals where random numbers decide.", spec: "choice: {seed: Request}",

@@ -102,7 +102,7 @@ func (i *installation) namespaces(ctx context.Context) (map[string]labels.Set, e
 type claims struct {
 	kind     *v1beta1.ClaimKind
 	compiled *selector.ClaimKind
-	// classes of the claim kind, and complete says that all of them are known.
+	// classes of the claim kind, and complete reports whether all of them are known.
 	classes  []*inventory.Classes
 	complete bool
 	selected *claim.Namespaces
@@ -165,7 +165,7 @@ func (c *claims) add(raw []byte) error {
 	return nil
 }
 
-// excludes says that the claims of a namespace are not bound.
+// excludes reports whether the claims of a namespace are not bound.
 func (c *claims) excludes(namespace string) bool {
 	if selected, known := c.selected.Known(namespace); known {
 		return !selected

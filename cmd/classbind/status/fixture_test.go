@@ -61,7 +61,7 @@ type fixture struct {
 	unread, down []string
 	// namespace of classbind, as the flag has it.
 	namespace string
-	// renewed says that the leader renews its Lease between any two looks.
+	// renewed reports whether the leader renews its Lease between any two looks.
 	renewed bool
 	// progress is what the command says meanwhile.
 	progress strings.Builder

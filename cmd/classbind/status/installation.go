@@ -25,7 +25,7 @@ type installation struct {
 
 	api client.Reader // that of the World
 	now time.Time
-	// renewal is the pause between two looks at a Lease that seems to be held no more, which progress reports.
+	// renewal is the pause between two looks at a Lease that seems no longer held, which progress reports.
 	renewal  time.Duration
 	progress io.Writer
 	// visit each claim, with the name of its ClaimKind. It may be nil.
@@ -33,7 +33,7 @@ type installation struct {
 
 	deployments    []appsv1.Deployment
 	deploymentsErr error
-	// leader is the holder of the Lease, empty without one, and leads says that it still holds it.
+	// leader is the holder of the Lease, empty without one, and leads reports whether it still holds it.
 	leader    string
 	leads     bool
 	leaderErr error

@@ -100,7 +100,7 @@ func checkReplicas(ctx context.Context, i *installation, s *Section) {
 			last = "; the last that led was " + i.leader
 		}
 		s.found(where, "start a replica, or see the log of those that run: "+logsCommand(i.Own),
-			"no replica leads, so nobody keeps the entries, the status and the CA%s", last)
+			"no replica leads, so the entries, the status and the CA are not kept up to date%s", last)
 	}
 	s.Summary = strings.Join(summary, ", ")
 }
@@ -112,7 +112,7 @@ func (i *installation) ready() (ready int32) {
 	return ready
 }
 
-// needsNoLease says that replicas are ready though none ever led: with --leader-elect=false, there is no Lease.
+// needsNoLease reports whether replicas are ready though none ever led: with --leader-elect=false, there is no Lease.
 func (i *installation) needsNoLease() bool { return i.leader == "" && i.ready() > 0 }
 
 func deploymentState(d *appsv1.Deployment, pods []corev1.Pod, s *Section) string {
@@ -144,7 +144,7 @@ func deploymentState(d *appsv1.Deployment, pods []corev1.Pod, s *Section) string
 // unavailable is how many replicas the PodDisruptionBudget of deploy/ lets a drain take at a time.
 const unavailable = 1
 
-// isStuck says that the Deployment's controller gave a rollout up.
+// isStuck reports whether the Deployment's controller gave a rollout up.
 func isStuck(d *appsv1.Deployment) bool {
 	return slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
 		return c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded"

@@ -61,7 +61,7 @@ type Finding struct {
 	Where string `json:"where"`
 	// What is broken.
 	What string `json:"what"`
-	// Do mends it. It is empty where What says that.
+	// Do mends it. It is empty where What contains that.
 	Do string `json:"do,omitempty"`
 }
 
@@ -83,7 +83,7 @@ func (s *Section) note(format string, args ...any) {
 	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
 }
 
-// unread says that something could not be read; what is as in "the Secret".
+// unread reports whether something could not be read; what is as in "the Secret".
 func (s *Section) unread(what string, err error) {
 	if !apierrors.IsForbidden(err) {
 		s.unanswered = err

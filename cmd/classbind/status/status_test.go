@@ -206,7 +206,7 @@ func TestStatus(t *testing.T) {
 		"NoLeader": {
 			reason: "We should say that none leads of those that are ready.",
 			change: func(w *fixture) { w.lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Minute)} },
-			want:   []string{"replicas: leases/classbind-system/classbind-leader: no replica leads, so nobody keeps the entries, the status and the CA; the last that led was replica-1"},
+			want:   []string{"replicas: leases/classbind-system/classbind-leader: no replica leads, so the entries, the status and the CA are not kept up to date; the last that led was replica-1"},
 		},
 		"OneReplicaOfTwo": {
 			reason: "We should say that a replica is missing, and why.",

@@ -38,12 +38,12 @@ type cache struct {
 	config *rest.Config
 	own    string
 	read   func(context.Context) (*snapshot, error)
-	// wanted says that somebody looks, and hurry that he waits.
+	// wanted reports whether somebody looks, and hurry whether he waits.
 	wanted, hurry chan struct{}
 
 	mu    sync.Mutex // Guards what follows.
 	state state
-	// idle says that the next read begins once somebody looks.
+	// idle reports whether the next read begins once somebody looks.
 	idle bool
 	// changed is closed when state changes.
 	changed chan struct{}
@@ -57,7 +57,7 @@ type state struct {
 	// err is why the last read failed, at failed.
 	err    error
 	failed time.Time
-	// reading says that a read goes on, or begins now.
+	// reading reports whether a read goes on, or begins now.
 	reading bool
 }
 
@@ -106,9 +106,9 @@ type kind struct {
 	// Claims are all, and Without those that have no class. Waiting are the first of these.
 	Claims, Without int
 	Waiting         []waiting
-	// Certain says that every replica would give all claims the same classes.
+	// Certain reports whether every replica would give all claims the same classes.
 	Certain bool
-	// Unread says that the claims were not read.
+	// Unread reports whether the claims were not read.
 	Unread bool
 
 	simulated *simulate.Comparison
@@ -202,7 +202,7 @@ func (c *cache) replace(s *snapshot, err error) {
 	c.wake()
 }
 
-// now returns the state, and a channel that is closed when there is another. It says that somebody looks.
+// now returns the state, and a channel that is closed when there is another. It records that somebody looks.
 func (c *cache) now() (state, <-chan struct{}) {
 	select {
 	case c.wanted <- struct{}{}:
@@ -274,7 +274,7 @@ func (k *kind) read(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) {
 			continue
 		}
 		of := byName[row.Class]
-		if of == nil { // It is not offered any more.
+		if of == nil { // It is no longer offered.
 			of = &class{Marks: []string{"not offered"}}
 			k.Classes = append(k.Classes, of)
 		}

@@ -24,7 +24,7 @@ import (
 	"github.com/classbind/classbind/selector/recovered"
 )
 
-// Limits of what a browser, or whoever else reaches the port, may take.
+// Limits of what a browser, or another client of the port, may take.
 const (
 	headerTimeout  = 5 * time.Second
 	requestTimeout = 30 * time.Second // to send a request
@@ -77,7 +77,7 @@ func (o *options) validate() error {
 	case ip == nil:
 		return fmt.Errorf("--address=%q: must be an IP address, such as 127.0.0.1", o.address)
 	case !ip.IsLoopback() && !o.allowRemote:
-		return fmt.Errorf("--address=%q: other machines reach this address, and whoever knows the URL can read what you may read: "+
+		return fmt.Errorf("--address=%q: other machines reach this address, and anyone who knows the URL can read what you may read: "+
 			"leave out the flag, or add --allow-remote", o.address)
 	}
 	return nil
@@ -123,7 +123,7 @@ var headers = map[string]string{
 }
 
 // guard lets in requests whose path begins with the token, and takes it off: the links of the pages are relative. A browser sends a cookie
-// to every port of a host, whoever serves there. A path it sends to this port alone: the Referrer-Policy keeps it from other origins.
+// to every port of a host, whatever serves there. A path it sends to this port alone: the Referrer-Policy keeps it from other origins.
 type guard struct {
 	port, token string
 	// remote allows other addresses than loopback.
@@ -132,7 +132,7 @@ type guard struct {
 }
 
 // ServeHTTP refuses, in this order: a name that another site has pointed here, a page of another site, a method that writes, and
-// whoever does not know the token.
+// clients that do not know the token.
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name, value := range headers {
 		w.Header().Set(name, value)

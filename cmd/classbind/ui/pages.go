@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	// heartbeat is the pause between two signs of life of a stream, each of which says that somebody looks.
+	// heartbeat is the pause between two signs of life of a stream, which show that somebody looks.
 	heartbeat = 2 * time.Second
 	// writeTimeout is for one sign of life.
 	writeTimeout = 10 * time.Second
@@ -341,7 +341,7 @@ func (p *pages) reload(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// events is a stream that names each new version of the state, and tells how old it is.
+// events is a stream that names each new version of the state, and reports how old it is.
 func (p *pages) events(w http.ResponseWriter, r *http.Request) {
 	select {
 	case p.streams <- struct{}{}:

@@ -30,7 +30,7 @@ func RequestOf(u *authenticationv1.UserInfo) map[string]any {
 	return map[string]any{"userInfo": info}
 }
 
-// authorizer asks the cluster who may use which class, with the rights of whoever runs the command.
+// authorizer asks the cluster who may use which class, with the rights of the caller of the command.
 type authorizer struct {
 	client kubernetes.Interface
 	gate   selector.Test
@@ -49,7 +49,7 @@ func newAuthorizer(config *rest.Config) (*authorizer, error) {
 	return a, nil
 }
 
-// Create a review. Everybody may ask about himself, also whoever may not ask about others.
+// Create a review. Everybody may ask about himself, also users who may not ask about others.
 func (a *authorizer) Create(
 	ctx context.Context, r *authorizationv1.SubjectAccessReview, o metav1.CreateOptions,
 ) (*authorizationv1.SubjectAccessReview, error) {
@@ -69,7 +69,7 @@ func (a *authorizer) Create(
 	return &authorizationv1.SubjectAccessReview{Status: answered.Status}, nil
 }
 
-// whoAmI is whoever runs the command, as the API server knows him.
+// whoAmI is the user who runs the command, as the API server knows him.
 func (a *authorizer) whoAmI(ctx context.Context) (*authenticationv1.UserInfo, error) {
 	if a.me != nil {
 		return a.me, nil
@@ -94,8 +94,8 @@ func (w *World) Decider(fresh func() uint64, note func(format string, args ...an
 	return d
 }
 
-// AddRequester has a claim know who creates it: whom --as or --set says, or else whoever runs the command, where his right to use a class
-// counts.
+// AddRequester has a claim know who creates it: whom --as or --set says, or else the user who runs the command, where his right to use a
+// class counts.
 func (k *Kind) AddRequester(ctx context.Context, in *claim.Intake) error {
 	request := k.world.Settings.Request
 	switch {

@@ -42,7 +42,7 @@ func (w *World) countClaims(ctx context.Context, k *v1beta1.ClaimKind) error {
 	serving := rules.Serving(k, w.ClassKinds)
 	kind, offer := selector.NewClaimKind(k, serving...), []*inventory.Classes{}
 	kind.Tally = &selector.Tally{}
-	for _, ck := range serving { // A view says whose claims a reference cannot tell apart.
+	for _, ck := range serving { // A view lists whose claims a reference cannot distinguish.
 		if compiled, err := (&Kind{world: w}).classKind(ctx, ck); err == nil && compiled != nil {
 			offer = append(offer, inventory.NewClasses(compiled.ClassKind, nil))
 		}
@@ -70,7 +70,7 @@ func (w *World) countClaims(ctx context.Context, k *v1beta1.ClaimKind) error {
 	return err
 }
 
-// CountRoom has the kind know how much of each class is taken. A note says of which class kinds that is not known.
+// CountRoom has the kind know how much of each class is taken. A note lists the class kinds for which that is unknown.
 func (k *Kind) CountRoom(ctx context.Context) {
 	if !k.View.Kind.Limited || k.View.Kind.Room != nil {
 		return
@@ -84,8 +84,8 @@ func (k *Kind) CountRoom(ctx context.Context) {
 	}
 }
 
-// Count the claims of the cluster by class, where the strategy or a capacity goes by that, for whoever binds claims. It goes on with the
-// counts of the same kind as it was before, unless they would differ.
+// Count the claims of the cluster by class, where the strategy or a capacity goes by that, for commands that bind claims. It goes on with
+// the counts of the same kind as it was before, unless they would differ.
 func (k *Kind) Count(ctx context.Context, before *Kind) error {
 	if !k.View.Kind.Limited && !k.View.Kind.Strategy.Counted {
 		return nil

@@ -30,10 +30,10 @@ import (
 // Resource in the version that the API server prefers, or in which claims are read.
 type Resource struct {
 	lookup.Resource
-	Guessed bool  // Guessed says that the scope is that of the objects that are known.
+	Guessed bool  // Guessed reports whether the scope is that of the objects that are known.
 	Unread  error // Unread is why claims cannot be read, such as that their version is not served.
 
-	new bool // new says that the cluster does not have it, but files that are put on top.
+	new bool // new reports whether the cluster does not have it, but files that are put on top.
 }
 
 // Of its name, <plural>.<group>, it is this resource.
@@ -44,7 +44,7 @@ func (r Resource) Of(name string) schema.GroupVersionResource {
 // notServedError is for what is not served by files, or has no schema.
 type notServedError struct{ error }
 
-// NotServed reports whether an error says that there is no such kind, or not in this version.
+// NotServed reports whether an error means that there is no such kind, or not in this version.
 func NotServed(err error) bool {
 	return registry.NotInstalledOrUnsuitable(err) || errors.As(err, new(notServedError))
 }
@@ -103,7 +103,7 @@ func (w *World) ClaimKindsOf(ctx context.Context, kind schema.GroupKind) (kinds 
 		}
 		found := w.Resource(ctx, k)
 		if found.Unread != nil && !NotServed(found.Unread) {
-			return nil, fmt.Errorf("cannot tell whether claim kind %q is that of the claim: %w", k.Name, found.Unread)
+			return nil, fmt.Errorf("cannot determine whether claim kind %q is that of the claim: %w", k.Name, found.Unread)
 		}
 		if found.Kind == kind.Kind {
 			kinds = append(kinds, k)
@@ -278,7 +278,7 @@ func (w *World) Compile(ctx context.Context, ck *v1beta1.ClassKind) *ClassKind {
 	k := &ClassKind{}
 	k.Found, k.Err = w.Resolve(ctx, ck.Name, "", "list", "watch")
 	kind := k.Found.GroupVersionKind
-	kind.Kind = cmp.Or(kind.Kind, ck.Name) // Two kinds of which nothing is known are not the same.
+	kind.Kind = cmp.Or(kind.Kind, ck.Name) // Two unknown kinds are not the same.
 	k.ClassKind = inventory.NewClassKind(ck, kind, k.Found.Namespaced, rules.Served(ck, w.ClaimKinds)...)
 	k.list = sync.OnceValues(func() (*inventory.Classes, error) {
 		if k.Err != nil {

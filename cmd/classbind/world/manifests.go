@@ -29,7 +29,7 @@ const stdin = "-"
 // maxFileBytes limits a file and standard input. The largest CRDs have some MiB.
 const maxFileBytes = 32 << 20
 
-// errNoFile is for what a folder may have and nobody wants to be read: a device never ends, and a FIFO waits for somebody who writes.
+// errNoFile is for what a folder may have and is not to be read: a device never ends, and a FIFO waits for somebody who writes.
 var errNoFile = errors.New("it is no regular file: its content can be piped to -f -")
 
 // Extensions of the files that are read in folders, the same as kubectl's.
@@ -43,7 +43,7 @@ type Document struct {
 	File   string
 	Line   int
 	Text   []byte
-	Stored bool // Stored says that it was named as an object of the cluster.
+	Stored bool // Stored reports whether it was named as an object of the cluster.
 }
 
 // isObject reports whether it is one of Kubernetes.
@@ -83,7 +83,7 @@ func ParseManifests(text []byte) (Manifests, error) { return readDocuments(text,
 type fileReader struct {
 	in        io.Reader
 	recursive bool // recursive takes the folders in a folder, too.
-	// skip is told of a file in a folder that is no manifest, or a patch of a kustomization. Without it, it is read like others.
+	// skip is called with a file in a folder that is no manifest, or a patch of a kustomization. Without it, it is read like others.
 	skip func(file, why string)
 }
 
@@ -232,7 +232,7 @@ func readFile(ctx context.Context, file string, skip func(file, why string)) (Ma
 	return readDocuments(text, file, skip)
 }
 
-// readDocuments of a file, which must have objects alone. skip, if there is one, is told of a file that is no manifest.
+// readDocuments of a file, which must have objects alone. skip, if there is one, is called with a file that is no manifest.
 func readDocuments(text []byte, name string, skip func(file, why string)) (Manifests, error) {
 	all, err := parse(text, name)
 	if skip != nil && noManifest(text, all, err) {

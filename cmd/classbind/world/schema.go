@@ -36,7 +36,7 @@ type Schema struct {
 	rules  *cel.Validator  // rules are those of our own kinds. They take far longer to compile than to apply.
 	paths  *openapi.Schema // paths is the same schema, with which the paths of registrations are compared.
 
-	Unconverted bool // Unconverted says that a CRD has its objects alike in all versions.
+	Unconverted bool // Unconverted reports whether a CRD has its objects alike in all versions.
 }
 
 // newSchema reads a schema as a CRD has it.

@@ -169,7 +169,7 @@ func decoded[T any](ctx context.Context, d *Document, others []T) ([]T, error) {
 	return append(others, t), nil
 }
 
-// RefusedError says that the API server would refuse an object, and why.
+// RefusedError means that the API server would refuse an object, and why.
 type RefusedError struct {
 	Object string
 	Errs   []FieldError

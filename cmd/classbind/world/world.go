@@ -125,7 +125,7 @@ func (m Manifests) under(change Manifests, namespace string) Manifests {
 	return append(kept, change...)
 }
 
-// removal of an object. done says that there was one.
+// removal of an object. done reports whether there was one.
 type removal struct {
 	text, kind, namespace, name string
 	done                        bool
@@ -342,7 +342,7 @@ type Recreated struct {
 
 	kind *Kind
 	in   claim.Intake
-	sole bool // sole says that the decision had one candidate.
+	sole bool // sole reports whether the decision had one candidate.
 	// Unsure says what is not known of what its author wrote.
 	Unsure []string
 	// outcome is that of a claim that cannot be read, or is in a namespace whose claims are not bound; why says it for people.
@@ -445,7 +445,7 @@ func (p Place) String() string {
 	}[p.Outcome]
 }
 
-// Decide on the claim, and say why it gets no class. It is an error if nobody knows, as where a right is missing. nil is a claim that no
+// Decide on the claim, and say why it gets no class. It is an error if that is unknown, as where a right is missing. nil is a claim that no
 // ClaimKind registers.
 func (r *Recreated) Decide(ctx context.Context, fresh uint64) (to Place, why string, err error) {
 	if r == nil {

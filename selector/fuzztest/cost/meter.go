@@ -74,7 +74,7 @@ type Meter struct {
 	maxCPU  float64 // as a multiple of the CPU budget
 	largest Largest
 	sample  [1]metrics.Sample
-	// ofCPU says that allocations have no budget.
+	// ofCPU reports whether allocations have no budget.
 	ofCPU bool
 }
 

@@ -2,5 +2,5 @@
 
 package cost
 
-// race says that the race detector is on, whose own work would be measured.
+// race reports whether the race detector is on, whose own work would be measured.
 const race = true

@@ -15,7 +15,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// ErrMalformed says that a claim is refused because of its selector.
+// ErrMalformed means that a claim is refused because of its selector.
 var ErrMalformed = errors.New("the selector is malformed")
 
 // Selector of a claim.
@@ -23,7 +23,7 @@ type Selector struct {
 	// Selector is nil if the claim has none.
 	labels.Selector
 
-	// MayBeRefused says that it is close to a limit, and that the answer depends on how
+	// MayBeRefused reports whether it is close to a limit, and that the answer depends on how
 	// it is written: with spaces or without, with a value twice or once.
 	MayBeRefused bool
 }

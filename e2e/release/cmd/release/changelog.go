@@ -18,7 +18,7 @@ var references = regexp.MustCompile(`(?m)^\[[^\]]+\]: .*$`)
 func (p project) notes(version string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(p.root, "CHANGELOG.md"))
 	if err != nil {
-		return "", fmt.Errorf("cannot tell what is new in %s: %w", version, err)
+		return "", fmt.Errorf("cannot determine what is new in %s: %w", version, err)
 	}
 	name := strings.TrimPrefix(version, "v")
 	if strings.Contains(name, "-") {

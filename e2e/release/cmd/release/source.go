@@ -74,7 +74,7 @@ func (p project) checkTree(ctx context.Context) error {
 		err = fmt.Errorf("it is the folder %s of a repository", below)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot tell which commit this is: %w: make the release in a clone of the repository; "+
+		return fmt.Errorf("cannot determine which commit this is: %w: make the release in a clone of the repository; "+
 			"make build VERSION=… builds the binary without git", err)
 	}
 	changed, err := p.git(ctx, "status", "--porcelain")
