@@ -252,7 +252,7 @@ func TestUnavailable(t *testing.T) {
 	// others is what no ClaimKind names, and secrets what classbind itself needs.
 	others := func(t *testing.T, name string) {
 		for what, manifest := range map[string]string{
-			"a kind that nobody registered": fmt.Sprintf("apiVersion: strict.test/v1\nkind: Other\nmetadata: {namespace: default, name: %s}", name),
+			"a kind that is not registered": fmt.Sprintf("apiVersion: strict.test/v1\nkind: Other\nmetadata: {namespace: default, name: %s}", name),
 			"what classbind itself needs":   fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {namespace: default, name: %s}", name),
 			"kube-system":                   strings.ReplaceAll(claim("strict.test", name), "namespace: default", "namespace: kube-system"),
 			"a claim that has its class":    strings.ReplaceAll(claim("strict.test", name+"-explicit"), "classSelector: {}", "classRef: {name: mine}"),
@@ -420,7 +420,7 @@ func TestBindWhen(t *testing.T) {
 			events := &eventsv1.EventList{}
 			require.NoError(t, w.List(t.Context(), events, client.InNamespace(tc.namespace)))
 			for _, e := range events.Items {
-				assert.False(t, e.Regarding.UID == claim.GetUID() && e.Reason == v1beta1.EventNoMatchingClass, "We should tell nobody to look for a class: %s", e.Note)
+				assert.False(t, e.Regarding.UID == claim.GetUID() && e.Reason == v1beta1.EventNoMatchingClass, "We should not ask an author to look for a class: %s", e.Note)
 			}
 		})
 	}

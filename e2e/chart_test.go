@@ -200,7 +200,7 @@ func (d *deployment) documentedHelm(t *testing.T, image string, b docBlock) {
 
 var docChart = regexp.MustCompile(`oci://ghcr\.io/classbind/charts/classbind --version \S+`)
 
-// helmInstall does what docs/install.md says, while claims are created that nobody has registered.
+// helmInstall does what docs/install.md says, while claims of no registered kind are created.
 func (d *deployment) helmInstall(t *testing.T) {
 	d.vendor(t)
 	report := d.during(t, "helm install", func(*load.Load) {

@@ -39,7 +39,7 @@ func (w *world) reviewWith(t *testing.T, r *replica, certificate *tls.Certificat
 	return exchange(t.Context(), stranger, http.MethodPost, r.URL+v1beta1.BindPath+"claims.clients.test", "application/json", string(review))
 }
 
-// TestClients has a replica that answers the API server and nobody else.
+// TestClients has a replica that answers the API server and no one else.
 func TestClients(t *testing.T) {
 	w, _ := sharedReplica(t)
 	r := sharing.replica
@@ -54,7 +54,7 @@ func TestClients(t *testing.T) {
 	status, text, err := w.reviewWith(t, r, &stranger)
 	require.NoError(t, err)
 	assert.Equal(t, http.StatusForbidden, status, "We should not answer another client of the same CA.")
-	assert.NotContains(t, text, "only", "We should tell it nothing.")
+	assert.NotContains(t, text, "only", "We should reveal nothing to it.")
 	elsewhere := must(clientcert.Write(t.TempDir(), "", "*"))(t)
 	impostor := must(elsewhere.Certificate())(t)
 	_, _, err = w.reviewWith(t, r, &impostor)
@@ -143,12 +143,12 @@ func TestMetricsSecure(t *testing.T) {
 	}
 
 	status, _ := get("")
-	assert.Equal(t, http.StatusUnauthorized, status, "We should tell nothing to who does not say who it is.")
+	assert.Equal(t, http.StatusUnauthorized, status, "We should reveal nothing to an anonymous client.")
 	status, _ = get("made-up")
-	assert.Equal(t, http.StatusUnauthorized, status, "We should tell nothing to who makes a token up.")
+	assert.Equal(t, http.StatusUnauthorized, status, "We should reveal nothing to a client with a made-up token.")
 	scraper := token("scraper")
 	status, text := get(scraper)
-	assert.Equal(t, http.StatusForbidden, status, "We should tell nothing to who may not read metrics.")
+	assert.Equal(t, http.StatusForbidden, status, "We should reveal nothing to a client that may not read metrics.")
 	assert.Contains(t, text, "classbind-metrics-reader", "We should say what helps.")
 	w.kubectl(t, "create", "clusterrolebinding", "scraper", "--clusterrole=classbind-metrics-reader", "--serviceaccount=default:scraper")
 	eventually(t, func(c *attempt) {

@@ -362,7 +362,7 @@ func (d *deployment) stop(t *testing.T) {
 		_, _, err = d.create(t, named("Claim", "explicit", "{classRef: {kind: Red, name: gold}}"))
 		require.NoError(t, err, "We should never block a claim that has its class.")
 		_, _, err = d.create(t, named("Free", "free", "{}"))
-		require.NoError(t, err, "We should never block a kind that nobody registered.")
+		require.NoError(t, err, "We should never block a kind that is not registered.")
 		d.apply(t, fmt.Sprintf(`
 apiVersion: v1
 kind: ConfigMap

@@ -141,7 +141,7 @@ func (b *besieged) attractiveClass(t *testing.T) {
 	if err := b.honest.Create(t.Context(), own); assert.NoError(t, err, "We should let a tenant have a default of his own.") {
 		defer func() { assert.NoError(t, b.honest.Delete(t.Context(), own)) }()
 	} else {
-		assert.NotContains(t, err.Error(), "lure", "We should not tell a tenant of the classes of another.")
+		assert.NotContains(t, err.Error(), "lure", "We should reveal to no tenant the classes of another.")
 	}
 	asks := []string{
 		"", `"classSelector":{}`, `"classSelector":{"matchLabels":{"pool":"common"}}`, `"classSelector":{"matchLabels":{"owner":"` + secret[:4] + `"}}`,
@@ -190,7 +190,7 @@ func (b *besieged) contestedClass(t *testing.T) {
 			assert.True(t, apierrors.IsForbidden(err) || apierrors.IsConflict(err), "%v", err)
 		}
 		slowest = max(slowest, time.Since(begin))
-		if !assert.NoError(t, err, "We should let the honest admin set a default that nobody else may have.") {
+		if !assert.NoError(t, err, "We should let the honest admin set a default that no one else may have.") {
 			break
 		}
 		require.NoError(t, b.Patch(t.Context(), first, client.RawPatch(types.MergePatchType, []byte(unmark))))
@@ -353,7 +353,7 @@ func defaultClass(kind, name string) *unstructured.Unstructured {
 	return u
 }
 
-// forgedCreations take the seat of a claim kind for classes that nobody creates. That keeps its admin waiting, and nobody else.
+// forgedCreations take the seat of a claim kind for classes that nobody creates. That keeps its admin waiting, and no one else.
 func (b *besieged) forgedCreations(_ *testing.T) {
 	s := b.stranger()
 	attackers(b.attack, 4, 20*time.Millisecond, func(i int) {

@@ -161,7 +161,7 @@ func (b *besieged) toldNothing(t *testing.T) {
 	events := &eventsv1.EventList{}
 	require.NoError(t, b.List(t.Context(), events, client.InNamespace(tenantA)))
 	for _, event := range events.Items {
-		assert.NotContains(t, event.Note, secret, "We should tell nothing of others in an event.")
+		assert.NotContains(t, event.Note, secret, "We should reveal nothing of others in an event.")
 	}
 }
 
@@ -349,7 +349,7 @@ func attackers(ctx context.Context, n int, rest time.Duration, do func(i int)) {
 
 const (
 	hostileGroup = "hostile.test"
-	// secret is in the name of each thing of the honest tenant, namespace included. Nobody else may be told of it.
+	// secret is in the name of each thing of the honest tenant, namespace included. No one else may be told of it.
 	secret          = "tellnobody"
 	honestNamespace = "honest-" + secret
 	// tenantA is the namespace of the hostile author of claims and of classes.

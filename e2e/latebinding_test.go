@@ -58,7 +58,7 @@ func TestImmutableClaims(t *testing.T) {
 				require.True(c, slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
 					return e.Regarding.APIVersion == group+"/v1" && e.Reason == v1beta1.EventReferenceRefused && strings.Contains(e.Note, cause)
 				}))
-			}, "We should tell the author why the claim stays without a class.")
+			}, "We should show the author why the claim stays without a class.")
 			eventually(t, func(c *attempt) {
 				_, warnings, err := w.create(t, wanting("later", "silver"), client.DryRunAll)
 				require.NoError(c, err)

@@ -447,6 +447,6 @@ spec:
 	}
 	eventually(t, func(c *attempt) { // The API server takes a moment to see a policy.
 		require.ErrorContains(c, pod("default"), `the PriorityClass "classbind" is for pods of the namespace "classbind-system" alone`)
-	}, "We should have nobody else's pod evict others by our PriorityClass.")
+	}, "We should have no one else's pod evict others by our PriorityClass.")
 	require.NoError(t, pod(classbind.Namespace), "We should have it for our own.")
 }

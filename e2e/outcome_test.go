@@ -241,7 +241,7 @@ func TestReferences(t *testing.T) {
 	}
 
 	t.Run("WrongType", func(t *testing.T) {
-		w.refuses(t, of("Secret", "wrong", "", "{storeRef: {name: 5}}"), "spec.storeRef.name: Invalid value: 5: must be a string", "We should tell the author which field is wrong.")
+		w.refuses(t, of("Secret", "wrong", "", "{storeRef: {name: 5}}"), "spec.storeRef.name: Invalid value: 5: must be a string", "We should show the author which field is wrong.")
 	})
 	t.Run("OtherKind", func(t *testing.T) {
 		_, warned := w.warned(t, of("Secret", "other", "", "{storeRef: {kind: Vault}}"))
@@ -295,7 +295,7 @@ func TestSticky(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
 			assert.Equal(t, "Class/first", classOf(claim), reason)
-			assert.Contains(t, warning, `keeps it (class "first")`, "We should tell the author.")
+			assert.Contains(t, warning, `keeps it (class "first")`, "We should inform the author.")
 			assert.Equal(t, 1, asked("claims."+group)-before, "We should be called once for it.")
 			assert.Never(t, func() bool {
 				return w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) != nil || classOf(claim) != "Class/first"
@@ -329,7 +329,7 @@ func TestSticky(t *testing.T) {
 			return said
 		}
 		apply(", classRef: {name: second}")
-		assert.Contains(t, fmt.Sprint(apply("")), `keeps it (class "second")`, "We should tell the author.")
+		assert.Contains(t, fmt.Sprint(apply("")), `keeps it (class "second")`, "We should inform the author.")
 		claim := bound[admit][2]
 		require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
 		assert.Equal(t, map[string]any{"apiVersion": admit + "/v1", "kind": "Class", "name": "second"}, at(claim, "spec", "classRef"), "We should keep the whole reference.")

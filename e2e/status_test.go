@@ -88,7 +88,7 @@ func (w *world) awaitStatus(t *testing.T, reason, want string) (report statusRep
 		table, stderr, exit = w.classbind(c, "status", "--kubeconfig="+w.plane.Kubeconfig)
 		require.Equal(c, min(len(want), 1), exit, stderr)
 		_, line, _ := strings.Cut(want, ": ")
-		require.Contains(c, untimed(table), line, "We should tell people the same.")
+		require.Contains(c, untimed(table), line, "We should print the same in the table.")
 		table += stderr
 		require.NotContains(c, table, "("+v1beta1.ReasonNotConfigured+")", "We should wait for what passes within seconds.")
 	})

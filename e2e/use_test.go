@@ -238,7 +238,7 @@ func TestUse(t *testing.T) {
 		require.Empty(c, classOf(claim))
 		require.Len(c, warnings, 1)
 		require.Contains(c, warnings[0], `no class that namespace "use-none" may use matches the selector "tier=gold": it may use Class/class-001, Class/class-002; classbind classes`)
-	}, "We should tell what it may use, and of no other class.")
+	}, "We should report what it may use, and no other class.")
 
 	later := strings.Replace(claimIn(group, "use-later", "waits"), "kind: Claim", "kind: Later", 1)
 	w.binds(t, later, "", "We should not bind a claim that may use nothing.")

@@ -47,7 +47,7 @@ func TestRead(t *testing.T) {
 		message  string // within the errors
 	}{
 		"NoSpec":        {reason: "We should take a claim without a spec for one without an opinion", claim: `{metadata: {name: db}}`, selector: "nil"},
-		"EmptySelector": {reason: "We should tell an empty selector, which selects everything, from none", claim: `{spec: {classSelector: {}}}`, selector: ""},
+		"EmptySelector": {reason: "We should distinguish an empty selector, which selects everything, from none", claim: `{spec: {classSelector: {}}}`, selector: ""},
 		"LabelsAndExpressions": {
 			reason: "We should require labels and expressions",
 			claim: `{spec: {classSelector: {matchLabels: {tier: gold}, matchExpressions: [
@@ -266,7 +266,7 @@ func TestOptional(t *testing.T) {
 		problem   string
 		class     string
 	}{
-		"Unneeded":     {reason: "We should tell nobody that a claim gets no class that it does without.", kind: optional, claim: `{spec: {}}`},
+		"Unneeded":     {reason: "We should not warn that a claim gets no class that it does without.", kind: optional, claim: `{spec: {}}`},
 		"Selected":     {reason: "We should refuse a claim that asks for a class.", kind: optional, claim: `{spec: {classSelector: {matchLabels: {a: b}}}}`, denied: true, warning: "matches the selector"},
 		"Begun":        {reason: "We should refuse a claim that says of which kind its class is.", kind: optional, claim: `{spec: {classRef: {kind: B}}}`, denied: true, warning: "no class is marked default"},
 		"Company":      {reason: "We should add the name to what only the author can give.", kind: company, claim: `{spec: {ref: {major: 16}}}`, class: "A/a"},
@@ -304,7 +304,7 @@ func TestOptional(t *testing.T) {
 	}
 }
 
-// TestPrecedence has two class kinds whose classes a reference cannot tell apart.
+// TestPrecedence has two class kinds whose classes a reference cannot distinguish.
 func TestPrecedence(t *testing.T) {
 	local, shared := newKind("zlocals.example.org", "Local"), newKind("ashared.example.org", "Shared")
 	local.Namespaced = true

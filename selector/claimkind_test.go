@@ -282,7 +282,7 @@ func TestPolicyDefault(t *testing.T) {
 		"WeightlessRandom": {reason: "We should offer it where weights do not count.", claims: spec(`{choice: {strategy: Random}}`), classes: []class{{annotations: append([]string{weight, "0"}, marked...)}}},
 		"TooManyLabels":    {reason: "We should offer no class whose labels are not held.", classes: []class{{annotations: marked, labels: 2 * v1beta1.MaxClassLabels}}, want: v1beta1.ReasonNeedsWebhook},
 		"RoundRobin":       {reason: "We should know which class we gave last.", claims: spec(`{choice: {strategy: RoundRobin}}`), classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
-		"Annotate":         {reason: "We should tell the time, which the API server does not.", claims: annotates, classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
+		"Annotate":         {reason: "We should report the time, which the API server does not.", claims: annotates, classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
 		"LeastClaims":      {reason: "We should not need to choose from one.", claims: spec(`{choice: {strategy: LeastClaims}}`), classes: []class{{annotations: marked}}},
 		"Any":              {reason: "We should draw among all.", claims: spec(`{selector: {whenAbsent: Any}}`), classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
 		"LeaveAlone":       {reason: "We should leave them alone.", claims: spec(`{selector: {whenAbsent: LeaveAlone}}`), classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},

@@ -112,7 +112,7 @@ func TestLacks(t *testing.T) {
 		"Bound":         {reason: "We should admit a claim that gets its reference.", required: []v1beta1.FieldPath{".spec.classRef"}, claim: "spec: {classSelector: {}}"},
 		"LeftAlone":     {reason: "We should not judge a claim that is not ours to bind.", required: []v1beta1.FieldPath{".spec.classRef"}, claim: "spec: {resourceRef: {}}"},
 		"Later":         {reason: "We should go on with a claim that is stored without.", required: []v1beta1.FieldPath{".spec.classRef"}, change: bindLater, claim: "spec: {}", mode: Mode{Stored: true}, warning: "it will be bound when a class matches"},
-		"Preview":       {reason: "We should tell of a claim that waits what becomes of it.", required: []v1beta1.FieldPath{".spec", ".spec.classRef"}, change: bindLater, claim: "spec: {}", mode: Mode{Stored: true, DryRun: true}, warning: "it will be bound when a class matches"},
+		"Preview":       {reason: "We should report what becomes of a claim that waits.", required: []v1beta1.FieldPath{".spec", ".spec.classRef"}, change: bindLater, claim: "spec: {}", mode: Mode{Stored: true, DryRun: true}, warning: "it will be bound when a class matches"},
 		"CannotBind": {reason: "We should promise nothing where late binding does not work.", change: func(k *v1beta1.ClaimKind) {
 			bindLater(k)
 			k.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionLateBinding, Status: metav1.ConditionFalse}}
@@ -151,7 +151,7 @@ func TestViewLeavesOut(t *testing.T) {
 		want   []string          // the class kinds that are offered
 		forms  string            // that would help
 	}{
-		"ReferenceNamesTheKind": {reason: "We should offer several class kinds where the reference can tell them apart", format: v1beta1.TypedLocalObjectReference, all: []string{as, bs}, want: []string{as, bs}},
+		"ReferenceNamesTheKind": {reason: "We should offer several class kinds where the reference can distinguish them", format: v1beta1.TypedLocalObjectReference, all: []string{as, bs}, want: []string{as, bs}},
 		"OneKind":               {reason: "We should offer one class kind whatever the reference", format: v1beta1.Name, all: []string{as}, want: []string{as}},
 		"FirstByName":           {reason: "We should offer the class kind whose name comes first", format: v1beta1.Name, all: []string{as, bs, cs}, want: []string{as}, forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference"},
 		"Restored": {

@@ -329,7 +329,7 @@ func TestClaimsCostLittle(t *testing.T) {
 
 func assertShort(t *testing.T, errs field.ErrorList) {
 	t.Helper()
-	assert.LessOrEqual(t, len(errs), v1beta1.MaxErrors, "We should not tell all that is wrong.")
+	assert.LessOrEqual(t, len(errs), v1beta1.MaxErrors, "We should not report all that is wrong.")
 	if len(errs) > 0 {
 		assert.Less(t, len(errs.ToAggregate().Error()), v1beta1.MaxErrors*(v1beta1.MaxMessageBytes+4*v1beta1.MaxShownBytes), "We should be brief.")
 	}
@@ -393,7 +393,7 @@ func TestSelectorLimits(t *testing.T) {
 		"OneComparisonMore": {reason: "We should count comparisons.", claim: annotating(elements(9, "a%d<1")), want: []fieldFailed{{inAnnotation, tooMany}}, text: "Too many: 9: must have at most 8 comparisons"},
 		"LongText":          {reason: "We should not parse a longer text.", claim: annotating("a" + strings.Repeat(" ", 16<<10)), want: []fieldFailed{{inAnnotation, tooLong}}, text: "has 16385 bytes"},
 		"LongerText":        {reason: "We should not read a longer text.", claim: annotating(strings.Repeat("a", 1<<20)), want: []fieldFailed{{inAnnotation, tooLong}}, text: "has more than 16384 bytes"},
-		"MostErrors":        {reason: "We should tell ten errors.", claim: selecting(`{"matchExpressions":[` + elements(10, `{"key":"a%d","operator":"Foo"}`) + `]}`), want: failures(10, "spec.classSelector.matchExpressions[%d].operator"), text: "matchExpressions[9].operator"},
+		"MostErrors":        {reason: "We should report ten errors.", claim: selecting(`{"matchExpressions":[` + elements(10, `{"key":"a%d","operator":"Foo"}`) + `]}`), want: failures(10, "spec.classSelector.matchExpressions[%d].operator"), text: "matchExpressions[9].operator"},
 		"MoreErrors": {
 			reason: "We should say that there are more than we tell.", claim: selecting(`{"matchExpressions":[` + elements(64, `{"key":"a%d","operator":"Foo"}`) + `]}`),
 			want: append(failures(9, "spec.classSelector.matchExpressions[%d].operator"), fieldFailed{inField, field.ErrorTypeForbidden}), text: "there are more errors than these 9",

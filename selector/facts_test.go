@@ -168,7 +168,7 @@ func TestObjects(t *testing.T) {
 	one := none.With("team", "p", gold)
 	assert.Equal(t, []int{0, 1}, []int{none.Len(), one.Len()}, "We should leave alone what others hold.")
 	assert.Same(t, gold, one.Find("team", "p"))
-	assert.Nil(t, one.Find("other", "p"), "We should tell namespaces apart.")
+	assert.Nil(t, one.Find("other", "p"), "We should distinguish namespaces.")
 	assert.Nil(t, one.Find("team", "q"))
 	assert.Same(t, one, one.With("team", "p", kind.Fields.Project(map[string]any{"spec": map[string]any{"tier": "gold", "size": int64(7)}})),
 		"We should see no change where nobody looks.")

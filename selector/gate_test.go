@@ -202,7 +202,7 @@ func TestExplainRefusals(t *testing.T) {
 	d := Decider{Gates: []Test{refusing("Full", first.Name)}}
 	e, err := d.Explain(t.Context(), view, claim.Intake{Claim: nthClaim(1)})
 	require.NoError(t, err)
-	assert.Equal(t, []Drop{{ClassName: NameOf(first), Class: first, Reason: "Full", Text: "refused by Full"}}, e.Dropped, "We should tell what a gate refused.")
+	assert.Equal(t, []Drop{{ClassName: NameOf(first), Class: first, Reason: "Full", Text: "refused by Full"}}, e.Dropped, "We should report what a gate refused.")
 	assert.Len(t, e.Candidates, 2, "We should not offer it.")
 	assert.Equal(t, Odds{1, 2}, e.Candidates[0].Odds, "We should give the odds among those that are left.")
 
@@ -369,7 +369,7 @@ func TestUse(t *testing.T) {
 		"NoRole":       {why: "We should not ask about all where no role allows one.", allowed: nil, roles: "none", asked: v1beta1.MaxUnlikelyRefusals, warning: `no class that namespace "team" may use matches the selector "tier=gold", nor any other that is known; classbind classes postgresqlinstances.database.crossplane.io shows all that a claim can get with -n team`},
 		"RolesUnknown": {why: "We should go down the order where no role is known.", allowed: named(0, 500), class: "class-", asked: v1beta1.MaxRefusals},
 		"TooMany":      {why: "We should not say that there is none where we did not ask about all.", allowed: nil, asked: v1beta1.MaxRefusals + 1, err: "so many of the classes that match are not allowed that the others were not checked"},
-		"Usable":       {why: "We should tell what the claim may use.", allowed: []string{"class-998", "class-999"}, roles: "all", asked: v1beta1.MaxUnlikelyRefusals + 2, warning: `no class that namespace "team" may use matches the selector "tier=gold": it may use as.example.org/class-998, as.example.org/class-999; classbind classes`},
+		"Usable":       {why: "We should report what the claim may use.", allowed: []string{"class-998", "class-999"}, roles: "all", asked: v1beta1.MaxUnlikelyRefusals + 2, warning: `no class that namespace "team" may use matches the selector "tier=gold": it may use as.example.org/class-998, as.example.org/class-999; classbind classes`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			view := NewView(NewClaimKind(usedByNamespaces()), []*inventory.Classes{manyClasses("as.example.org", 1000, 990)})
@@ -385,14 +385,14 @@ func TestUse(t *testing.T) {
 			assert.LessOrEqual(t, len(a.asked), tc.asked, tc.why)
 			if tc.err != "" {
 				require.ErrorContains(t, err, tc.err, tc.why)
-				assert.NotContains(t, err.Error(), "990", "We should not tell how many there are.")
+				assert.NotContains(t, err.Error(), "990", "We should not report how many there are.")
 				return
 			}
 			require.NoError(t, err, tc.why)
 			if tc.class == "" {
 				require.Nil(t, got.Class, tc.why)
 				assert.Contains(t, got.Warning(), tc.warning, tc.why)
-				assert.NotContains(t, got.Warning(), "990", "We should not tell how many there are.")
+				assert.NotContains(t, got.Warning(), "990", "We should not report how many there are.")
 				return
 			}
 			require.NotNil(t, got.Class, tc.why)
@@ -466,7 +466,7 @@ func TestUseOfDefaultIfAny(t *testing.T) {
 	got := decided(t, &d, NewView(NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(of, []*inventory.Class{hidden})}), claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db"}}, Mode{})
 	assert.Nil(t, got.Class)
 	assert.False(t, got.Denied(), "We should not refuse it for a default that it may not use.")
-	assert.Empty(t, got.Warning(), "We should not tell of one.")
+	assert.Empty(t, got.Warning(), "We should not report one.")
 	assert.Len(t, a.asked, 1, "We should not ask what else it may use.")
 }
 
@@ -557,10 +557,10 @@ func TestFilterFailsForOneClass(t *testing.T) {
 
 	alone := NewView(kind, []*inventory.Classes{manyClasses("as.example.org", 4, 4).Without("", "class-000").Without("", "class-003")})
 	unmatched := choose(alone, nthClaim(1), 0)
-	assert.Contains(t, unmatched.Warning(), "dropped: 2 unfit; the first error: no such field: spec.size", "We should tell what is wrong with it.")
+	assert.Contains(t, unmatched.Warning(), "dropped: 2 unfit; the first error: no such field: spec.size", "We should report what is wrong with it.")
 	texts := map[string]string{}
 	for _, d := range explain(alone, nthClaim(1), 0).Dropped {
 		texts[d.Class.Name] = d.Text
 	}
-	assert.Equal(t, map[string]string{"class-001": "unfit: no such field: spec.size", "class-002": "unfit"}, texts, "We should tell which class is broken.")
+	assert.Equal(t, map[string]string{"class-001": "unfit: no such field: spec.size", "class-002": "unfit"}, texts, "We should report which class is broken.")
 }

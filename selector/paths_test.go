@@ -373,20 +373,20 @@ func TestRequired(t *testing.T) {
 		reference      v1beta1.Reference
 		want           []v1beta1.FieldPath
 	}{
-		"Gateway": {"We should tell of each field on the way.", inside(".spec.gatewayClassName", aText), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.gatewayClassName"}, Form: v1beta1.Name}, []v1beta1.FieldPath{".spec", ".spec.gatewayClassName"}},
-		"Fields":  {"We should tell of the fields of the form, but not of one that has a default.", specOf("ref: " + reference), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.KindReference}, []v1beta1.FieldPath{".spec.ref.name"}},
+		"Gateway": {"We should report each field on the way.", inside(".spec.gatewayClassName", aText), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.gatewayClassName"}, Form: v1beta1.Name}, []v1beta1.FieldPath{".spec", ".spec.gatewayClassName"}},
+		"Fields":  {"We should report the fields of the form, but not one that has a default.", specOf("ref: " + reference), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.KindReference}, []v1beta1.FieldPath{".spec.ref.name"}},
 		"Default": {
-			"We should not tell of a parent that the API server fills in.", `{type: object, required: [spec], properties: {spec: {type: object, default: {}, required: [ref], properties: {ref: ` + reference + `}}}}`,
+			"We should not report a parent that the API server fills in.", `{type: object, required: [spec], properties: {spec: {type: object, default: {}, required: [ref], properties: {ref: ` + reference + `}}}}`,
 			v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.KindReference},
 			[]v1beta1.FieldPath{".spec.ref", ".spec.ref.name"},
 		},
-		"EmptyName":        {"We should not tell of a text that may be empty, where that counts as no reference.", inside(".spec.ref", aText), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name, WhenEmpty: v1beta1.BindEmpty}, []v1beta1.FieldPath{".spec"}},
-		"EmptyNameOfField": {"We should tell of an object that is required, and not of a text in it that may be empty.", inside(".spec.ref.name", aText), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.LocalObjectReference, WhenEmpty: v1beta1.BindEmpty}, []v1beta1.FieldPath{".spec", ".spec.ref"}},
-		"NoEmptyName":      {"We should tell of a text that must not be empty.", inside(".spec.ref", `{type: string, minLength: 1}`), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name, WhenEmpty: v1beta1.BindEmpty}, []v1beta1.FieldPath{".spec", ".spec.ref"}},
-		"None":             {"We should tell of nothing that may be absent.", specOf("ref: " + aText), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name}, nil},
+		"EmptyName":        {"We should not report a text that may be empty, where that counts as no reference.", inside(".spec.ref", aText), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name, WhenEmpty: v1beta1.BindEmpty}, []v1beta1.FieldPath{".spec"}},
+		"EmptyNameOfField": {"We should report an object that is required, and not a text in it that may be empty.", inside(".spec.ref.name", aText), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.LocalObjectReference, WhenEmpty: v1beta1.BindEmpty}, []v1beta1.FieldPath{".spec", ".spec.ref"}},
+		"NoEmptyName":      {"We should report a text that must not be empty.", inside(".spec.ref", `{type: string, minLength: 1}`), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name, WhenEmpty: v1beta1.BindEmpty}, []v1beta1.FieldPath{".spec", ".spec.ref"}},
+		"None":             {"We should report nothing that may be absent.", specOf("ref: " + aText), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name}, nil},
 		"Label":            {"We should know that a label may be absent.", inside(".spec.ref", aText), v1beta1.Reference{Place: v1beta1.Place{Label: "ref"}, Form: v1beta1.Name}, nil},
 		"Deep": {
-			"We should tell of no path that the status does not take.", inside(deep, reference),
+			"We should report no path that the status does not take.", inside(deep, reference),
 			v1beta1.Reference{Place: v1beta1.Place{Path: deep}, Form: v1beta1.KindReference},
 			[]v1beta1.FieldPath{".a", ".a.b", ".a.b.c", ".a.b.c.d", ".a.b.c.d.e", ".a.b.c.d.e.f", ".a.b.c.d.e.f.g", ".a.b.c.d.e.f.g.h", ".a.b.c.d.e.f.g.h.i", deep},
 		},

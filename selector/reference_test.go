@@ -113,7 +113,7 @@ func TestReadReference(t *testing.T) {
 		"ObjectIsText":       {reason: "We should leave a value of another type to the schema, even if it is empty.", kind: byObject, claim: `{spec: {ref: ""}}`, leftAlone: claim.Settled, settled: "spec.ref"},
 		"Kind":               {reason: "We should keep the kind that the author set.", kind: byObject, claim: `{spec: {ref: {kind: Gold, name: null, other: 5}}}`, given: &claim.Given{Kind: "Gold"}},
 		"Group":              {reason: "We should keep the group without its version.", kind: byObject, claim: `{spec: {ref: {apiVersion: example.org/v1}}}`, given: &claim.Given{HasGroup: true, Group: "example.org"}},
-		"CoreGroup":          {reason: "We should tell the core's group from none.", kind: byObject, claim: `{spec: {ref: {apiVersion: v1}}}`, given: &claim.Given{HasGroup: true}},
+		"CoreGroup":          {reason: "We should distinguish the core's group from none.", kind: byObject, claim: `{spec: {ref: {apiVersion: v1}}}`, given: &claim.Given{HasGroup: true}},
 		"Namespace":          {reason: "We should keep the namespace that the author set.", kind: byObject, claim: `{spec: {ref: {namespace: team}}}`, given: &claim.Given{Namespace: "team"}},
 		"NameOfAWrongType":   {reason: "We should say which field has the wrong type.", kind: byObject, claim: `{spec: {ref: {name: 5}}}`, errs: []fieldFailed{{"spec.ref.name", wrongType}}},
 		"KindOfAWrongType":   {reason: "We should say which field has the wrong type.", kind: byObject, claim: `{spec: {ref: {kind: true}}}`, errs: []fieldFailed{{"spec.ref.kind", wrongType}}},
@@ -164,7 +164,7 @@ func TestReadOtherAnnotation(t *testing.T) {
 	assert.Equal(t, []fieldFailed{{"metadata.annotations[example.org/selector]", field.ErrorTypeInvalid}}, failed(got.Problems))
 
 	d := choose(NewView(kind, []*inventory.Classes{inventory.NewClasses(newKind("as.example.org", "A"), nil)}), claim.Claim{Name: "db"}, 0)
-	assert.Contains(t, d.Warning(), "the annotation example.org/selector", "We should tell the author to use that annotation.")
+	assert.Contains(t, d.Warning(), "the annotation example.org/selector", "We should advise the author to use that annotation.")
 }
 
 func TestPointer(t *testing.T) {
@@ -406,7 +406,7 @@ func TestRestore(t *testing.T) {
 				assert.Equal(t, tc.patch, string(got.Patch), tc.reason)
 			}
 			warned := got.Reason == claim.Restored || got.Reason == claim.ReferenceTooLong
-			assert.Equal(t, warned, got.Warning(kind.Reader) != "", "We should tell the author what he may not expect, and nothing else.")
+			assert.Equal(t, warned, got.Warning(kind.Reader) != "", "We should show the author what he may not expect, and nothing else.")
 			assert.Less(t, len(got.Warning(kind.Reader)), 512, "We should be brief.")
 		})
 	}

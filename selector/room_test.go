@@ -203,7 +203,7 @@ func TestRoomOfClaims(t *testing.T) {
 				freed := w.Freed(w.second)
 				w.first.Kind.Tally.Unbind(count, 1)
 				w.first.Kind.Tally.Free()
-				assert.NotEqual(t, freed, w.Freed(w.second), "We should tell claims of the other kind that there may be room.")
+				assert.NotEqual(t, freed, w.Freed(w.second), "We should notify claims of the other kind that there may be room.")
 				require.NotNil(t, w.admit(t, w.second, "b", "two"), "A deleted claim should make room.")
 				for _, v := range w.Snapshot {
 					v.Kind.Tally.Expire(roomTime.Add(InFlightWindow - 1))

@@ -199,7 +199,7 @@ func TestBoundTo(t *testing.T) {
 		"None":               {"We should take null for none.", v1beta1.ObjectReference, nil, "", false, false},
 		"Object":             {"We should count a class, of whatever version.", v1beta1.ObjectReference, object{"apiVersion": "example.org/v9", "kind": "Gold", "name": "gold"}, "", true, true},
 		"ObjectOfANamespace": {"We should count a class of a namespace.", v1beta1.ObjectReference, object{"apiVersion": "example.org/v1", "kind": "Gold", "namespace": "other", "name": "gold"}, "other", true, true},
-		"ObjectElsewhere":    {"We should tell namespaces apart.", v1beta1.ObjectReference, object{"apiVersion": "example.org/v1", "kind": "Gold", "namespace": "other", "name": "gold"}, "", true, false},
+		"ObjectElsewhere":    {"We should distinguish namespaces.", v1beta1.ObjectReference, object{"apiVersion": "example.org/v1", "kind": "Gold", "namespace": "other", "name": "gold"}, "", true, false},
 		"Typed":              {"We should count a cluster-scoped class.", v1beta1.TypedLocalObjectReference, object{"apiGroup": "example.org", "kind": "Gold", "name": "gold"}, "", true, true},
 		"ObjectPruned":       {"We should count a class of the claim's namespace, where the API server does not store it.", v1beta1.ObjectReference, object{"apiVersion": "example.org/v1", "kind": "Gold", "name": "gold"}, "team-a", true, true},
 		"ObjectPrunedOfNone": {"We should not count a class of another namespace than the claim's.", v1beta1.ObjectReference, object{"apiVersion": "example.org/v1", "kind": "Gold", "name": "gold"}, "team-b", true, false},
@@ -274,7 +274,7 @@ func TestLeastClaims(t *testing.T) {
 	for i := range 100 {
 		assert.Equal(t, "gold-0", choose(least, claimOf(i), 0).Class.Name, "We should choose the class with the fewest claims.")
 	}
-	assert.EqualValues(t, 1, least.Kind.BoundClaims(least.Classes[0].All()[1]), "We should tell how many claims a class has.")
+	assert.EqualValues(t, 1, least.Kind.BoundClaims(least.Classes[0].All()[1]), "We should report how many claims a class has.")
 	least.Kind.Tally = nil
 	assert.NotNil(t, choose(least, claimOf(0), 0).Class, "We should choose where nothing is counted, as offline.")
 }

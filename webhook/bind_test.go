@@ -92,8 +92,8 @@ func TestReviewGuards(t *testing.T) {
 			inventory: faulty,
 			want:      want{err: `claim kind "postgresqlinstances.database.example.org" has the choice.seed "Moon", which this release of classbind does not know: set spec.choice.seed to one of Claim, Request, or upgrade classbind`},
 		},
-		"NoObject":     {reason: "We should tell a caller that sends no object.", request: newRequest(""), want: want{err: "request.object: must be set", status: http.StatusBadRequest}},
-		"NotAnObject":  {reason: "We should tell a caller that sends something else.", request: newRequest(`["db"]`), want: want{err: "request.object: must be an object", status: http.StatusBadRequest}},
+		"NoObject":     {reason: "We should answer a caller that sends no object.", request: newRequest(""), want: want{err: "request.object: must be set", status: http.StatusBadRequest}},
+		"NotAnObject":  {reason: "We should answer a caller that sends something else.", request: newRequest(`["db"]`), want: want{err: "request.object: must be an object", status: http.StatusBadRequest}},
 		"NoOldObject":  {reason: "We should refuse an update without the old object.", request: newUpdate(``, `{}`), want: want{err: "request.oldObject: must be set", status: http.StatusBadRequest}},
 		"OldIsAList":   {reason: "We should say which of the two is wrong.", request: newUpdate(`[]`, `{}`), want: want{err: "request.oldObject: must be an object", status: http.StatusBadRequest}},
 		"ObjectIsText": {reason: "We should say which of the two is wrong.", request: newUpdate(`{}`, `"text"`), want: want{err: "request.object: must be an object", status: http.StatusBadRequest}},
@@ -142,7 +142,7 @@ func TestReviewAwaits(t *testing.T) {
 		"InAMoment":       {reason: "We should bind a claim as soon as we have heard of its kind.", heardOf: 50 * time.Millisecond, want: bound, after: 50 * time.Millisecond},
 		"InTheLastMoment": {reason: "We should wait while there is a good chance.", heardOf: 980 * time.Millisecond, want: bound, after: 980 * time.Millisecond},
 		"TooLate":         {reason: "We should not keep the API server waiting for longer than a second.", heardOf: 1020 * time.Millisecond, want: notHeardOf, after: time.Second},
-		"Never":           {reason: "We should not take a kind that we have not heard of for one that nobody registered.", want: notHeardOf, after: time.Second},
+		"Never":           {reason: "We should not take a kind that we have not heard of for one that is not registered.", want: notHeardOf, after: time.Second},
 		"NoTime":          {reason: "We should wait for no longer than the API server does.", heardOf: 200 * time.Millisecond, timeout: 100 * time.Millisecond, want: notHeardOf, after: 100 * time.Millisecond},
 		"Fault":           {reason: "We should not bind a claim whose registration is at fault, however late we hear of it.", heardOf: 50 * time.Millisecond, fault: true, want: "does not know", after: 50 * time.Millisecond},
 	} {
@@ -527,7 +527,7 @@ func TestReviewOfUpdates(t *testing.T) {
 			assert.True(t, got.Allowed, tc.reason)
 			assert.Equal(t, map[string]string{"reason": tc.want}, got.AuditAnnotations, tc.reason)
 			assert.Equal(t, tc.patch, string(got.Patch), tc.reason)
-			assert.Equal(t, tc.patch != "", len(got.Warnings) == 1, "We should tell the author of what we keep, and of nothing else.")
+			assert.Equal(t, tc.patch != "", len(got.Warnings) == 1, "We should inform the author of what we keep, and of nothing else.")
 			want := map[string]float64{}
 			if request.DryRun == nil {
 				want[fmt.Sprintf(decided, tc.counted)] = 1
@@ -567,7 +567,7 @@ func TestExpressionsSeeWhoAsks(t *testing.T) {
 	}
 }
 
-// The right of whoever asks counts, of the namespace where the kind says so, and of nobody else.
+// The right of whoever asks counts, of the namespace where the kind says so, and of no one else.
 func TestWhoMayUse(t *testing.T) {
 	const jane = `{"username":"jane","uid":"5e1f","groups":["a","b"],"extra":{"scopes":["x"]}}`
 	for name, tc := range map[string]struct {
@@ -637,7 +637,7 @@ func TestCheck(t *testing.T) {
 		"OtherKind":   {reason: "We should refuse a class of another kind.", request: newRequest(named("Secret", "gold")), want: "OtherKind", code: http.StatusForbidden, message: `"Secret/gold", which is of a kind`},
 		"Offered":     {reason: "We should allow a class that is offered to all namespaces.", request: newRequest(inNamespace("aws", "wide")), want: "MayHaveClass"},
 		"NotOffered":  {reason: "We should refuse a class of another namespace.", kind: own, request: newRequest(inNamespace("aws", "wide")), want: "NotOffered", code: http.StatusForbidden, message: "in a namespace whose classes"},
-		"NotTold":     {reason: "We should not tell whether it is there.", kind: own, request: newRequest(inNamespace("aws", "none")), want: "NotOffered", code: http.StatusForbidden, message: "in a namespace whose classes"},
+		"NotTold":     {reason: "We should not report whether it is there.", kind: own, request: newRequest(inNamespace("aws", "none")), want: "NotOffered", code: http.StatusForbidden, message: "in a namespace whose classes"},
 		"Fits":        {reason: "We should allow a class that fits.", kind: fits, request: newRequest(named("SQLClass", "gold")), want: "MayHaveClass"},
 		"Unfit":       {reason: "We should refuse a class that does not fit.", kind: fits, request: newRequest(named("SQLClass", "silver")), want: "Size", code: http.StatusForbidden, message: "too small"},
 		"Unnamed":     {reason: "We should leave alone a claim that names no class.", request: newRequest(`{"spec":{"size":2}}`), want: "NotBound"},

@@ -268,7 +268,7 @@ func TestGuardOfRegisteredClaimKinds(t *testing.T) {
 	request := newGuardRequest(pathClasses, path, pathMarked)
 	response := mustReview(t, s.stores(request).guard(onlyOther).Review, request)
 	assert.True(t, response.Allowed)
-	assert.Equal(t, []string{"get " + leaseOf(otherClaimKindName), "create " + leaseOf(otherClaimKindName)}, s.Done, "We should take no Lease of a claim kind that nobody registered.")
+	assert.Equal(t, []string{"get " + leaseOf(otherClaimKindName), "create " + leaseOf(otherClaimKindName)}, s.Done, "We should take no Lease of a claim kind that is not registered.")
 
 	response = mustReview(t, s.guard(onlyOther).Review, newGuardRequest(sqlClasses, silver, silverMarked))
 	assert.Equal(t, untouched("NoClaimKind"), response, "We should leave a class alone that serves no registered claim kind.")
@@ -386,20 +386,20 @@ func TestGuardRefusesWhatIsNoClass(t *testing.T) {
 		request *admissionv1.AdmissionRequest
 		want    string
 	}{
-		"NoObject":         {"We should tell a caller that sends no object.", newGuardRequest(sqlClasses, "", ""), "request.object: must be an object"},
-		"NotAnObject":      {"We should tell a caller that sends something else.", newGuardRequest(sqlClasses, "", `["gold"]`), "request.object: must be an object"},
-		"Null":             {"We should tell a caller that sends nothing.", newGuardRequest(sqlClasses, "", "null"), "request.object: must be an object"},
-		"NoName":           {"We should tell a caller that names no class.", called("", "gold-1"), "request.object" + name},
+		"NoObject":         {"We should answer a caller that sends no object.", newGuardRequest(sqlClasses, "", ""), "request.object: must be an object"},
+		"NotAnObject":      {"We should answer a caller that sends something else.", newGuardRequest(sqlClasses, "", `["gold"]`), "request.object: must be an object"},
+		"Null":             {"We should answer a caller that sends nothing.", newGuardRequest(sqlClasses, "", "null"), "request.object: must be an object"},
+		"NoName":           {"We should answer a caller that names no class.", called("", "gold-1"), "request.object" + name},
 		"LongName":         {"We should record no name that cannot be.", called(long, "gold-1"), "request.object: metadata.name: must be a text, and no longer than a name may be"},
 		"PathName":         {"We should record no name that we could not read from a Lease.", called("a/b/c", "gold-1"), "request.object" + name},
-		"NoUID":            {"We should record no class that we could not tell from another.", called("gold", ""), "request.object" + uid},
+		"NoUID":            {"We should record no class that we could not distinguish from another.", called("gold", ""), "request.object" + uid},
 		"LongUID":          {"We should record no uid that cannot be.", called("gold", long), "request.object: metadata.uid: must be a text, and no longer than a name may be"},
 		"StrangeUID":       {"We should record no uid that cannot be.", called("gold", "a b\n"), "request.object" + uid},
 		"Namespace":        {"We should not take a class for one in a namespace whose kind has none.", newGuardRequest(sqlClasses, "", object("gold", markedInAWS, "")), "request.object" + namespace},
 		"NoNamespace":      {"We should ask for the namespace of a class.", newGuardRequest(rdsClasses, "", object("gold", marked, "")), "request.object" + namespace},
 		"NotANamespace":    {"We should record no namespace that cannot be.", newGuardRequest(rdsClasses, "", object("gold", `,"namespace":"a.b"`+marked, "")), "request.object" + namespace},
-		"NoOldObject":      {"We should tell a caller that sends no old object.", newGuardRequest(sqlClasses, "null", silverMarked), "request.oldObject: must be an object"},
-		"OldIsNone":        {"We should tell a caller that sends something else.", newGuardRequest(sqlClasses, `"gold"`, silverMarked), "request.oldObject: must be an object"},
+		"NoOldObject":      {"We should answer a caller that sends no old object.", newGuardRequest(sqlClasses, "null", silverMarked), "request.oldObject: must be an object"},
+		"OldIsNone":        {"We should answer a caller that sends something else.", newGuardRequest(sqlClasses, `"gold"`, silverMarked), "request.oldObject: must be an object"},
 		"OldIsAnother":     {"We should not take another class for what it was.", newGuardRequest(sqlClasses, object("gold", "", ""), silverMarked), "request.oldObject" + notBefore},
 		"OldHasAnotherUID": {"We should not take another class for what it was.", newGuardRequest(sqlClasses, strings.Replace(silver, "silver-1", "silver-0", 1), silverMarked), "request.oldObject" + notBefore},
 		"OddVersion":       {"We should record no text that no API server has for a version.", newGuardRequest(sqlClasses, strings.Replace(silver, `"resourceVersion":"10"`, `"resourceVersion":"<10>"`, 1), silverMarked), "request.oldObject" + notBefore},

@@ -91,7 +91,7 @@ func TestMetricsOfClaims(t *testing.T) {
 		},
 		"Fault":         {reason: "We should name the kind whose registration is at fault.", kind: faulty, request: newRequest(wantsGold), want: []string{as("unavailable")}},
 		"Closed":        {reason: "We should name no kind while we know none.", change: func(b *Binder) { b.Snapshot = selector.NewInventory().Snapshot }, request: newRequest(wantsGold), want: []string{fmt.Sprintf(bare, "unavailable")}},
-		"NotRegistered": {reason: "We should name no kind that nobody registered.", change: func(b *Binder) { b.ClaimKind = asClaimKind(false, nil) }, request: newRequest(wantsGold, unheardOf), want: []string{fmt.Sprintf(bare, "untouched")}},
+		"NotRegistered": {reason: "We should name no kind that is not registered.", change: func(b *Binder) { b.ClaimKind = asClaimKind(false, nil) }, request: newRequest(wantsGold, unheardOf), want: []string{fmt.Sprintf(bare, "untouched")}},
 		"NoReview":      {reason: "We should not count what no API server sends.", request: newRequest(`[]`)},
 	} {
 		inDryRunToo(t, name, tc.request, func(t *testing.T, request *admissionv1.AdmissionRequest) {
@@ -135,7 +135,7 @@ func TestMetricsOfClasses(t *testing.T) {
 	}{
 		"Admitted":       {reason: "We should count a default.", request: rds, want: fmt.Sprintf(guarded, rdsClasses.Name, "admitted")},
 		"Untouched":      {reason: "We should count a class that is not marked.", request: newGuardRequest(sqlClasses, "", silver), want: fmt.Sprintf(guarded, sqlClasses.Name, "untouched")},
-		"NotRegistered":  {reason: "We should name no kind that nobody registered.", request: newGuardRequest(sqlClasses, "", silver), there: func(s *apiServer) { clear(s.kinds) }, want: fmt.Sprintf(guarded, "", "untouched")},
+		"NotRegistered":  {reason: "We should name no kind that is not registered.", request: newGuardRequest(sqlClasses, "", silver), there: func(s *apiServer) { clear(s.kinds) }, want: fmt.Sprintf(guarded, "", "untouched")},
 		"MalformedMark":  {reason: "We should count a weight that is refused.", request: newGuardRequest(sqlClasses, "", object("silver", `,"annotations":{"weight":"much"}`, "")), want: fmt.Sprintf(guarded, sqlClasses.Name, "malformed_weight")},
 		"Unavailable":    {reason: "We should count a class that we cannot answer for.", request: rds, there: func(s *apiServer) { s.fail = func(string, string) error { return errors.New("refused") } }, want: fmt.Sprintf(guarded, rdsClasses.Name, "unavailable")},
 		"NoReview":       {reason: "We should not count what no API server sends.", request: newGuardRequest(sqlClasses, "", `[]`)},
@@ -185,7 +185,7 @@ func TestMetricsAreThereFromTheBeginning(t *testing.T) {
 	assert.Equal(t, want, seen(), "We should have all outcomes of all kinds before there is any claim.")
 	inv.SetClaimKind(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.Random }))
 	want["decisions_total"] += len(outcomes)
-	assert.Equal(t, want, seen(), "We should tell strategies apart.")
+	assert.Equal(t, want, seen(), "We should distinguish strategies.")
 	inv.DeleteClaimKind(claimKindName)
 	assert.Equal(t, want, seen(), "We should forget no counter: one that begins again is one that jumps.")
 }

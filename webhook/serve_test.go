@@ -294,7 +294,7 @@ func exchange(c net.Conn) (status int, err error) {
 	return answer.StatusCode, errors.Join(err, answer.Body.Close())
 }
 
-// A client that holds all connections, in whatever way, stops nobody else.
+// A client that holds all connections, in whatever way, stops no one else.
 func TestServerServesBesideHostileConnections(t *testing.T) {
 	const most = 4
 	for name, tc := range map[string]struct{ reason, sends string }{

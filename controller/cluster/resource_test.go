@@ -131,7 +131,7 @@ func TestSchemas(t *testing.T) {
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"kind":"CustomResourceDefinition","spec":{"group":"example.org"}}`, string(got))
 	_, err = r.CRD(t.Context(), "volumes")
-	require.True(t, apierrors.IsNotFound(err), "We should tell that there is no CRD: %v", err)
+	require.True(t, apierrors.IsNotFound(err), "We should report that there is no CRD: %v", err)
 	got, err = r.OpenAPI(t.Context(), schema.GroupVersion{Version: "v1"})
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"openapi":"3.0.0"}`, string(got), "We should read the core's group where it is.")

@@ -51,5 +51,5 @@ func TestGetsStorageClass(t *testing.T) {
 	k.Spec.Reference.Path = ".spec.storageClassName"
 	assert.True(t, GetsStorageClass(k))
 	k.Spec.Reference.Path = ".spec.volumeAttributesClassName"
-	assert.False(t, GetsStorageClass(k), "We should tell the field apart from others.")
+	assert.False(t, GetsStorageClass(k), "We should distinguish the field from others.")
 }

@@ -71,7 +71,7 @@ func TestDelayedBinding(t *testing.T) {
 	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
 	r.awaitCounts(t, ClaimCounts{Bound: 1, Waiting: 1})
 	s.set(t, "team-a/early", wantsGold)
-	eventually(t, "We should tell the author of a claim for which the expression fails.", func(c *assert.CollectT) {
+	eventually(t, "We should inform the author of a claim for which the expression fails.", func(c *assert.CollectT) {
 		r.notify(t)
 		notes := s.notes(v1beta1.EventNoMatchingClass)
 		assert.Len(c, notes, 1)
@@ -141,7 +141,7 @@ func TestCostlyClaim(t *testing.T) {
 	r.relate(t, map[types.NamespacedName]map[string]any{plan: {"spec": map[string]any{"cheap": false}}})
 	r.lead(t)
 	r.awaitCounts(t, ClaimCounts{Waiting: 1})
-	eventually(t, "We should tell its author.", func(c *assert.CollectT) {
+	eventually(t, "We should inform its author.", func(c *assert.CollectT) {
 		r.notify(t)
 		assert.Contains(c, s.notes(v1beta1.EventNoMatchingClass)["team-a/claim"], "cost")
 	})

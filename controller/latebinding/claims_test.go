@@ -204,7 +204,7 @@ func TestKindsOfOneResource(t *testing.T) {
 	s.mu.Lock()
 	assert.Equal(t, map[string]int{"team-a/both": 2, "team-a/first-alone": 1}, s.patches, "We should write each reference once, and none for the claim kind in conflict.")
 	s.mu.Unlock()
-	eventually(t, "We should tell the author of both classes.", func(c *assert.CollectT) {
+	eventually(t, "We should inform the author of both classes.", func(c *assert.CollectT) {
 		assert.Len(c, eventsOf(v1beta1.EventBoundToClass), 2)
 	})
 

@@ -123,7 +123,7 @@ func TestWhoIsNotified(t *testing.T) {
 		addClaim(t, w, claimJSON(0, wantsGold))
 		assert.Equal(t, 1, k.lookAt(t, gold, 0))
 		time.Sleep(2 * noticeDelay)
-		assert.Empty(t, notified(), "We should tell nothing to a claim that has a class.")
+		assert.Empty(t, notified(), "We should reveal nothing to a claim that has a class.")
 		seen, waits, _ := w.waits(waitingItem{"team-a", uidOf(0)})
 		assert.True(t, waits)
 		w.state.missed(seen, &selector.Decision{}) // Its class went before it was written.
@@ -134,7 +134,7 @@ func TestWhoIsNotified(t *testing.T) {
 		assert.Empty(t, notified(), "We should wait for a while.")
 		time.Sleep(noticeDelay / 2)
 		k.lookAt(t, none, 0)
-		assert.Equal(t, []string{"=tier=gold", "=tier=steel"}, notified(), "We should tell it in the end, once, however often a claim changes.")
+		assert.Equal(t, []string{"=tier=gold", "=tier=steel"}, notified(), "We should report it in the end, once, however often a claim changes.")
 		time.Sleep(2 * noticeDelay)
 		assert.Empty(t, notified())
 	})

@@ -172,7 +172,7 @@ func TestRefusedByAGate(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, written.Load(), "We should not bind to a class that is full.")
 		assert.LessOrEqual(t, asked.Load(), int64(waiting*(1+time.Minute/registry.RetryAfter)), "We should ask again after a while, and not all the time.")
-		assert.EqualValues(t, waiting, events.Load(), "We should tell each claim's author once.")
+		assert.EqualValues(t, waiting, events.Load(), "We should notify each claim's author once.")
 		open.Store(true)
 		time.Sleep(registry.RetryAfter + lateRound)
 		synctest.Wait()
@@ -234,7 +234,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 	})
 	t.Run("TakingIn", func(t *testing.T) { // An owner that ends would make the replica hang.
 		w := newLateWatch(t)
-		require.Panics(t, func() { w.own(func(*claimState) { panic("a poisoned claim") }) }, "We should tell who made the change.")
+		require.Panics(t, func() { w.own(func(*claimState) { panic("a poisoned claim") }) }, "We should panic in the caller of the change.")
 		addClaim(t, w, claimJSON(1, wantsGold))
 		n, _ := w.counts()
 		assert.Equal(t, 1, n.Waiting, "We should go on with the other claims.")

@@ -18,9 +18,9 @@ func TestPublished(t *testing.T) {
 		values map[string]string
 		want   []string
 	}{
-		{"We should tell of all that is new.", map[string]string{"a": "1", "b": ""}, []string{"a", "b"}},
-		{"We should not tell of what is the same.", map[string]string{"a": "1", "b": ""}, nil},
-		{"We should tell of what changed, came or went.", map[string]string{"a": "2", "c": ""}, []string{"a", "b", "c"}},
+		{"We should report all that is new.", map[string]string{"a": "1", "b": ""}, []string{"a", "b"}},
+		{"We should not report what is the same.", map[string]string{"a": "1", "b": ""}, nil},
+		{"We should report what changed, came or went.", map[string]string{"a": "2", "c": ""}, []string{"a", "b", "c"}},
 	} {
 		notified = nil
 		p.Set(step.values)

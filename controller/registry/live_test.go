@@ -72,7 +72,7 @@ func TestRegisteredIsBounded(t *testing.T) {
 		all.Wait()
 		assert.EqualValues(t, v1beta1.RegistrationReads.InFlight, h.asked.Load(), "We should not ask for whatever somebody makes up all at once.")
 		assert.EqualValues(t, v1beta1.RegistrationReads.Waiting, late.Load(), "We should have so many wait.")
-		assert.EqualValues(t, 300-v1beta1.RegistrationReads.Waiting, refused.Load(), "We should tell the others at once.")
+		assert.EqualValues(t, 300-v1beta1.RegistrationReads.Waiting, refused.Load(), "We should answer the others at once.")
 	})
 }
 
@@ -292,7 +292,7 @@ func TestClass(t *testing.T) {
 				return
 			}
 			require.NotNil(t, class, tc.reason)
-			assert.Equal(t, []string{"a-1", "10"}, []string{string(object.GetUID()), object.GetResourceVersion()}, "We should tell which it is, and its version.")
+			assert.Equal(t, []string{"a-1", "10"}, []string{string(object.GetUID()), object.GetResourceVersion()}, "We should report which it is, and its version.")
 			assert.True(t, class.Default, "We should read its mark.")
 		})
 	}

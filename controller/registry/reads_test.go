@@ -163,7 +163,7 @@ func TestReadsOfManyClaims(t *testing.T) {
 				}
 				synctest.Wait()
 				now, _, _ := s.seen()
-				assert.Equal(t, v1beta1.LiveReads.PerKey, now, "We should read no more for one namespace, though nobody else asks.")
+				assert.Equal(t, v1beta1.LiveReads.PerKey, now, "We should read no more for one namespace, though no one else asks.")
 
 				start := time.Now()
 				require.NoError(t, <-claimant(r, "honest", key(0, "gold")), "We should read for another namespace's claim in time.")

@@ -187,7 +187,7 @@ func TestSerial(t *testing.T) {
 		}
 		assert.Equal(t, step.serial, r.Inventory.ClaimKind(k.Name).Serial, "%s (%d)", step.reason, i)
 		assert.Equal(t, step.compiled, compiled, "%s (%d)", step.reason, i)
-		assert.Equal(t, i > 1, r.Inventory.ClaimKind(k.Name).CannotBindLater.Load(), "We should tell what the status says of late binding (%d).", i)
+		assert.Equal(t, i > 1, r.Inventory.ClaimKind(k.Name).CannotBindLater.Load(), "We should report what the status says of late binding (%d).", i)
 	}
 }
 
@@ -366,8 +366,8 @@ func TestWithdraw(t *testing.T) {
 			true, nil, withdraw(cluster.ErrNotInstalled),
 			want{reason: notInstalled, stopped: true, notified: ofGolds},
 		},
-		"LeaveUnknown":      {"We should tell that we have looked.", false, nil, withdraw(cluster.ErrNotInstalled), want{reason: notInstalled, notified: unwatched}},
-		"LeaveAgain":        {"We should not tell what has been told.", false, cluster.ErrNotInstalled, withdraw(cluster.ErrNotInstalled), want{reason: notInstalled}},
+		"LeaveUnknown":      {"We should report that we have looked.", false, nil, withdraw(cluster.ErrNotInstalled), want{reason: notInstalled, notified: unwatched}},
+		"LeaveAgain":        {"We should not report anything twice.", false, cluster.ErrNotInstalled, withdraw(cluster.ErrNotInstalled), want{reason: notInstalled}},
 		"DropWatched":       {"We should stop the watch, take the classes out, and tell all claim kinds that had them.", true, nil, drop, want{reason: notSynced, stopped: true, notified: ofGolds}},
 		"DropUnwatched":     {"We should forget why there is no watch.", false, cluster.ErrNotInstalled, drop, want{reason: notSynced, notified: unwatched}},
 		"UnansweredWatched": {"We should go on with what is watched, and have the status written.", true, nil, unanswered(refused), want{reason: v1beta1.ReasonServed, offered: true, notified: unwatched}},

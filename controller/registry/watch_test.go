@@ -77,12 +77,12 @@ func TestWatchHasNews(t *testing.T) {
 		name   string // of the class that changed
 		has    []string
 	}{
-		{"We should tell that there are no classes.", func() { w.Replace(nil) }, true, "", nil},
-		{"We should tell of a class.", func() { w.Put(read(gold("2", "gold"))) }, true, "gold", []string{"Gold/gold tier=gold"}},
-		{"We should not tell of a status.", func() { w.Put(read(gold("3", "gold"))) }, false, "", []string{"Gold/gold tier=gold"}},
-		{"We should tell of a label.", func() { w.Put(read(gold("4", "lead"))) }, true, "gold", []string{"Gold/gold tier=lead"}},
-		{"We should tell of all classes.", func() { w.Replace([]*seen[*inventory.Class]{read(gold("5", "iron"))}) }, true, "", []string{"Gold/gold tier=iron"}},
-		{"We should tell that a class is gone.", func() { w.Remove(read(gold("6", "iron"))) }, true, "gold", nil},
+		{"We should report that there are no classes.", func() { w.Replace(nil) }, true, "", nil},
+		{"We should report a class.", func() { w.Put(read(gold("2", "gold"))) }, true, "gold", []string{"Gold/gold tier=gold"}},
+		{"We should ignore a change of status.", func() { w.Put(read(gold("3", "gold"))) }, false, "", []string{"Gold/gold tier=gold"}},
+		{"We should report a label.", func() { w.Put(read(gold("4", "lead"))) }, true, "gold", []string{"Gold/gold tier=lead"}},
+		{"We should report all classes.", func() { w.Replace([]*seen[*inventory.Class]{read(gold("5", "iron"))}) }, true, "", []string{"Gold/gold tier=iron"}},
+		{"We should report that a class is gone.", func() { w.Remove(read(gold("6", "iron"))) }, true, "gold", nil},
 	} {
 		news, name = nil, ""
 		step.do()
@@ -112,7 +112,7 @@ func TestWatchTellsOfStoredDefaults(t *testing.T) {
 	w.Remove(read(gold("1", "true")))
 	w.Put(read(gold("2", "true")))
 	w.Put(read(gold("3", "false")))
-	assert.Equal(t, []string{"gold 1", "gold 2"}, stored, "We should tell of each default that was stored, and of no other class.")
+	assert.Equal(t, []string{"gold 1", "gold 2"}, stored, "We should report each default that was stored, and no other class.")
 }
 
 // answers is an http.RoundTripper.

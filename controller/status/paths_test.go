@@ -53,7 +53,7 @@ func TestPathsValid(t *testing.T) {
 	}{
 		"Fits":     {reason: "We should say that all is there, but for what no claim needs.", schema: fitting, want: "True/PathsValid: " + allButSelector},
 		"Pruned":   {reason: "We should not be ready where no claim would keep its reference.", schema: empty, want: "False/ReferencePruned: " + pruned, ready: v1beta1.ReasonReferencePruned},
-		"Required": {reason: "We should tell what no claim may be stored without.", schema: requires, want: "True/PathsValid: " + allButSelector, required: []v1beta1.FieldPath{".spec.class"}},
+		"Required": {reason: "We should report what no claim may be stored without.", schema: requires, want: "True/PathsValid: " + allButSelector, required: []v1beta1.FieldPath{".spec.class"}},
 		"RequiredBefore": {
 			reason: "We should not forget it because the API server does not answer.", schema: requires, err: errors.New("connection refused"),
 			want: "Unknown/NotSynced: " + notCompared + "connection refused", required: []v1beta1.FieldPath{".spec.class"},

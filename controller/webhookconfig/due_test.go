@@ -138,7 +138,7 @@ func TestRefusedCondition(t *testing.T) {
 
 	assert.Positive(t, roundOfClaims(t, w).RequeueAfter, "We should try again without the expression.")
 	assert.Empty(t, c.Applied)
-	assert.Empty(t, w.claims.Problem(), "We should not tell the other kinds.")
+	assert.Empty(t, w.claims.Problem(), "We should not notify the other kinds.")
 
 	for range 2 {
 		assert.Zero(t, roundOfClaims(t, w).RequeueAfter)

@@ -16,7 +16,7 @@ const (
 
 // The kinds of claim that are created beside those that classbind binds, and differ in nothing but what the API server calls about them.
 const (
-	// freeClaim is of a kind that nobody registers.
+	// freeClaim is of a kind that is not registered.
 	freeClaim = "ClaimFree"
 	// constantClaim has the do-nothing webhook.
 	constantClaim = "ClaimConstant"
@@ -33,7 +33,7 @@ func numbered(name string, n int) []string {
 	return names
 }
 
-// The kinds of class and of claim that are registered, and as many of class that nobody registers.
+// The kinds of class and of claim that are registered, and as many of class that are not registered.
 func (s *Settings) classKindNames() []string { return numbered("Class", s.classKinds) }
 func (s *Settings) claimKindNames() []string { return numbered("Claim", s.claimKinds) }
 func (s *Settings) freeKindNames() []string  { return numbered("Free", s.classKinds) }

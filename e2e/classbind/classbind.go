@@ -105,7 +105,7 @@ func Run(cmd *exec.Cmd, log io.Writer) (*Process, error) {
 	return p, nil
 }
 
-// Ready waits until the replica says that it is.
+// Ready waits until the replica reports that it is.
 func (p *Process) Ready(ctx context.Context) error {
 	if err := p.Await(ctx, p.Probe); err != nil {
 		return fmt.Errorf("classbind is not ready: %w", err)

@@ -15,7 +15,7 @@ type service struct {
 	name     string
 	dir      string
 	balancer *classbind.Balancer
-	// launch the replica of a number, and ready waits until it says that it is.
+	// launch the replica of a number, and ready waits until it reports that it is.
 	launch func(number int, log *os.File) (*classbind.Process, error)
 	ready  func(ctx context.Context, p *classbind.Process) error
 

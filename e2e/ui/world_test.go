@@ -1,4 +1,4 @@
-// Package ui tests classbind ui in a real browser, against a real API server. It is a module of its own, so that nobody else needs
+// Package ui tests classbind ui in a real browser, against a real API server. It is a module of its own, so that no one else needs
 // the driver of the browser.
 package ui
 

@@ -269,5 +269,5 @@ func TestErrorsTellNoValue(t *testing.T) {
 	e, err := Compile("class.spec.sizes[class.spec.secret] == 1", Bool, Scope{Variables: []string{Class}})
 	require.NoError(t, err)
 	_, err = e.Bool(in, &Budget{Left: 1_000_000})
-	assert.Contains(t, Detail(err), "p4ss", "We should tell those who can read the class.")
+	assert.Contains(t, Detail(err), "p4ss", "We should show it to readers of the class.")
 }

@@ -237,7 +237,7 @@ func TestProject(t *testing.T) {
 	assert.True(t, ok)
 	assert.Equal(t, []any{"x", map[string]any{"y": int64(1)}}, value, "We should not hold a part of the object itself.")
 	value, ok = o.Lookup(fields.Path{"b", "c"})
-	assert.True(t, ok, "We should tell null from absent.")
+	assert.True(t, ok, "We should distinguish null from absent.")
 	assert.Nil(t, value)
 	value, ok = o.Lookup(fields.Path{"b"})
 	assert.True(t, ok)

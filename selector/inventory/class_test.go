@@ -42,11 +42,11 @@ func TestNewClassMarks(t *testing.T) {
 		"False": {"We should take false", kind, `{metadata: {annotations: {` + defaultAnnotation + `: "false", classbind.io/cordoned: "false"}}}`, want{}},
 		"Yes":   {"We should not cordon for what is nearly right, and say so", kind, `{metadata: {annotations: {classbind.io/cordoned: "yes"}}}`, want{err: `metadata.annotations[classbind.io/cordoned]: Invalid value: "yes": ` + detail}},
 		"Capital": {
-			"We should tell True from true, as the API server's match conditions do", kind, `{metadata: {annotations: {` + defaultAnnotation + `: "True"}}}`,
+			"We should distinguish True from true, as the API server's match conditions do", kind, `{metadata: {annotations: {` + defaultAnnotation + `: "True"}}}`,
 			want{err: `metadata.annotations[` + defaultAnnotation + `]: Invalid value: "True": ` + detail},
 		},
 		"Both": {
-			"We should tell first of the one that keeps a class in use", kind, `{metadata: {annotations: {` + defaultAnnotation + `: "1", classbind.io/cordoned: ""}}}`,
+			"We should first report the one that keeps a class in use", kind, `{metadata: {annotations: {` + defaultAnnotation + `: "1", classbind.io/cordoned: ""}}}`,
 			want{err: `metadata.annotations[classbind.io/cordoned]: Invalid value: "": ` + detail},
 		},
 		"OneOfTwo":   {"We should read one where the other is wrong", kind, `{metadata: {annotations: {` + defaultAnnotation + `: "true", classbind.io/cordoned: "no"}}}`, want{isDefault: true, err: `metadata.annotations[classbind.io/cordoned]: Invalid value: "no": ` + detail}},

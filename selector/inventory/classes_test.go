@@ -126,10 +126,10 @@ func TestClassesAreTheSame(t *testing.T) {
 		"WithInvalidMark": {"We should change with a mark that cannot be read.", func(m *metav1.ObjectMeta) { m.Annotations[v1beta1.CordonedAnnotation] = "yes" }, false, false},
 		"Cordoned":        {"We should change with a cordon.", func(m *metav1.ObjectMeta) { m.Annotations[v1beta1.CordonedAnnotation] = "true" }, false, true},
 		"Terminating":     {"We should change with a deletion.", func(m *metav1.ObjectMeta) { m.DeletionTimestamp = &now }, false, true},
-		"Default":         {"We should tell that another class is default.", func(m *metav1.ObjectMeta) { m.Annotations[defaultAnnotation] = "true" }, false, false},
-		"TooMany":         {"We should tell that the labels of a class are too many.", func(m *metav1.ObjectMeta) { m.Labels["long"] = strings.Repeat("x", v1beta1.MaxClassLabelBytes) }, false, false},
-		"Malformed":       {"We should tell that another class is malformed.", func(m *metav1.ObjectMeta) { m.Annotations[weightAnnotation] = "x" }, false, false},
-		"Another":         {"We should tell that there is one more.", func(m *metav1.ObjectMeta) { m.Name = "third" }, false, false},
+		"Default":         {"We should report that another class is default.", func(m *metav1.ObjectMeta) { m.Annotations[defaultAnnotation] = "true" }, false, false},
+		"TooMany":         {"We should report that the labels of a class are too many.", func(m *metav1.ObjectMeta) { m.Labels["long"] = strings.Repeat("x", v1beta1.MaxClassLabelBytes) }, false, false},
+		"Malformed":       {"We should report that another class is malformed.", func(m *metav1.ObjectMeta) { m.Annotations[weightAnnotation] = "x" }, false, false},
+		"Another":         {"We should report that there is one more.", func(m *metav1.ObjectMeta) { m.Name = "third" }, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			with := x.With(gold(tc.change))
@@ -140,8 +140,8 @@ func TestClassesAreTheSame(t *testing.T) {
 	marked := x.With(gold(func(m *metav1.ObjectMeta) { m.Annotations[defaultAnnotation] = "true" }))
 	assert.False(t, marked.With(gold(func(m *metav1.ObjectMeta) {
 		m.Annotations[defaultAnnotation], m.DeletionTimestamp = "true", &now
-	})).SameSummary(marked), "We should tell that the default class is being deleted.")
-	assert.False(t, NewClasses(newKind("as.example.org", "A"), x.All()).SameSummary(x), "We should tell the kind from one that is registered anew.")
+	})).SameSummary(marked), "We should report that the default class is being deleted.")
+	assert.False(t, NewClasses(newKind("as.example.org", "A"), x.All()).SameSummary(x), "We should distinguish the kind from one that is registered anew.")
 }
 
 // A list after many changes has what a map has, in order, and is never changed itself.

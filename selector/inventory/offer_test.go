@@ -169,7 +169,7 @@ func TestDefaultsOf(t *testing.T) {
 		namespaces v1beta1.ClassNamespaces
 		want       map[string][]string // by the namespace of the seat
 	}{
-		"SameAsClaim": {"We should tell the seats apart", v1beta1.ClassNamespaces{}, map[string][]string{"": {"Wide/a"}, "team": {"Near/team/a", "Near/team/b"}, "other": {"Near/other/c"}}},
+		"SameAsClaim": {"We should distinguish the seats", v1beta1.ClassNamespaces{}, map[string][]string{"": {"Wide/a"}, "team": {"Near/team/a", "Near/team/b"}, "other": {"Near/other/c"}}},
 		"All":         {"We should find all in one seat", v1beta1.ClassNamespaces{From: v1beta1.FromAll}, map[string][]string{"": {"Near/other/c", "Near/team/a", "Near/team/b", "Wide/a"}}},
 		"Names":       {"We should leave out what no claim is offered", v1beta1.ClassNamespaces{From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"other"}}, map[string][]string{"": {"Near/other/c", "Wide/a"}}},
 	}

@@ -71,7 +71,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"NoPending":         {"We should not guess what may be in flight.", func(l *coordinationv1.Lease) { delete(l.Annotations, v1beta1.HolderPendingAnnotation) }, holder},
 		"NothingPending":    {"We should not take a Lease for free that names a holder.", pendingText("[]"), holder},
 		"Unreadable":        {"We should not guess what may be in flight.", pendingText(`[{"id":`), holder},
-		"NoID":              {"We should be able to tell writes apart.", pendingText(`[{"from":"10"}]`), holder},
+		"NoID":              {"We should be able to distinguish writes.", pendingText(`[{"from":"10"}]`), holder},
 		"LongID":            {"We should read nothing longer than we write.", pendingText(`[{"id":"` + strings.Repeat("A", v1beta1.MaxUIDBytes+1) + `"}]`), holder},
 		"OddID":             {"We should read nothing that is longer when we write it.", pendingText(`[{"id":"<<<<"}]`), holder},
 		"OddBase":           {"We should read nothing that is longer when we write it.", pendingText(`[{"id":"1","from":"<<<<"}]`), holder},
@@ -150,7 +150,7 @@ func TestClusterWrites(t *testing.T) {
 	}
 }
 
-// TestTooManySeats proves that whoever moves a default class through partitions fills neither etcd nor our memory, and refuses nobody else.
+// TestTooManySeats proves that whoever moves a default class through partitions fills neither etcd nor our memory, and refuses no one else.
 func TestTooManySeats(t *testing.T) {
 	cluster, leases := newCluster(nil, nil)
 	of := func(n int) inventory.Seat {

@@ -140,7 +140,7 @@ func TestClasses(t *testing.T) {
 `,
 		},
 		"Score": {
-			reason: "We should not tell odds that depend on the claim.",
+			reason: "We should not report odds that depend on the claim.",
 			spec:   `{"choice": {"strategy": "HighestScore", "score": "claim.spec.size == class.metadata.labels.tier ? 1 : 2", "seed": null}}`,
 			want:   "  FastClass/b   tier=silver   1        ?\n  The odds depend on the score of each class, which may depend on the claim.\n",
 		},
@@ -169,7 +169,7 @@ func TestClasses(t *testing.T) {
 		},
 		"Unknown": {reason: "We should say which kind is not registered.", args: []string{"-n", "team"}, status: exit.Failed, err: `no ClaimKind registers "Databse": did you mean Database?`},
 		"JSON": {
-			reason: "We should tell a program.", subject: "Namespace", allowed: map[string][]string{ofTeam: {"a", "c"}}, args: []string{"-o", "json"},
+			reason: "We should print JSON.", subject: "Namespace", allowed: map[string][]string{ofTeam: {"a", "c"}}, args: []string{"-o", "json"},
 			want: `            "tier": "silver"
           },
           "weight": 1,

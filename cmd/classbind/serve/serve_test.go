@@ -224,6 +224,6 @@ func TestBuildInfo(t *testing.T) {
 	b := Build{"v0.1.0", "fedcba"}
 	require.NoError(t, b.RegisterMetrics())
 	assert.Equal(t, map[string]float64{"build_info goversion=" + runtime.Version() + " revision=fedcba version=v0.1.0": 1}, controllertest.Scraped(t, registry),
-		"We should tell Prometheus which version each replica has, with a value that a query can multiply by.")
+		"We should show Prometheus which version each replica has, with a value that a query can multiply by.")
 	require.Error(t, b.RegisterMetrics(), "We should not hide that a metric is registered twice.")
 }

@@ -83,7 +83,7 @@ func TestNewPlan(t *testing.T) {
 			want: want{mark: true, unmark: []string{"as.test/old", "os.test/old"}},
 		},
 		"Gains":             {reason: "We should say that a claim kind gets its first default.", target: target(wide), defaults: []*storedClass{old(a)}, want: want{mark: true, unmark: []string{"as.test/old"}, gain: []string{"others.test"}}},
-		"GainsUnregistered": {reason: "We should not speak of a claim kind that nobody registered.", target: target(free), want: want{mark: true}},
+		"GainsUnregistered": {reason: "We should not speak of a claim kind that is not registered.", target: target(free), want: want{mark: true}},
 		"TakesAnother": {
 			reason: "We should refuse to replace the default of a claim kind that was not named.",
 			target: target(wide), defaults: []*storedClass{old(wide)},
@@ -115,7 +115,7 @@ func TestNewPlan(t *testing.T) {
 			target: target(a), defaults: []*storedClass{old(wide), class(fakeKind("O", "os.test", false, "others.test"), "old", true)},
 			want: want{mark: true, unmark: []string{"wides.test/old"}},
 		},
-		"LeavesUnregistered": {reason: "We should not ask about a claim kind that nobody registered.", target: target(a), defaults: []*storedClass{old(free)}, want: want{mark: true, unmark: []string{"frees.test/old"}}},
+		"LeavesUnregistered": {reason: "We should not ask about a claim kind that is not registered.", target: target(a), defaults: []*storedClass{old(free)}, want: want{mark: true, unmark: []string{"frees.test/old"}}},
 		"TakesUnregistered": {
 			reason: "We should say that a claim kind has to be registered before it can be named: its default is guarded already.",
 			target: target(free), defaults: []*storedClass{class(only, "old", true)},

@@ -131,17 +131,17 @@ func TestStatus(t *testing.T) {
 			note:      "claimkind/databases.example.org: DefaultedByPolicy is False (NeedsWebhook): why",
 		},
 		"SchemaUnknown": {
-			reason:    "We should tell what nobody can know.",
+			reason:    "We should report what is unknown.",
 			claimKind: []string{"Ready=True/Served", "PathsValid=Unknown/SchemaUnknown: it allows anything"},
 			note:      "claimkind/databases.example.org: PathsValid is Unknown (SchemaUnknown): it allows anything",
 		},
 		"RelatedNotInstalled": {
-			reason:    "We should tell of related objects that cannot be there.",
+			reason:    "We should report related objects that cannot be there.",
 			claimKind: []string{"Ready=True/Served", "RelatedKnown=True/NotInstalled: no plans"},
 			note:      "claimkind/databases.example.org: RelatedKnown is True (NotInstalled): no plans",
 		},
 		"Ambiguous": {
-			reason:    "We should tell of a class kind that only some claim kinds are offered.",
+			reason:    "We should report a class kind that only some claim kinds are offered.",
 			classKind: []string{"Ready=True/AmbiguousReference: not to others"},
 			note:      "classkind/golds.example.org: Ready is True (AmbiguousReference): not to others",
 		},
@@ -346,7 +346,7 @@ func TestStatus(t *testing.T) {
 			for n, text := range tc.want {
 				assert.Contains(t, got[n], text, tc.reason)
 			}
-			assert.Equal(t, min(len(tc.want), 1), statusOf(report.exit()), "We should tell scripts.")
+			assert.Equal(t, min(len(tc.want), 1), statusOf(report.exit()), "We should show that to scripts by the exit status.")
 			if tc.note != "" {
 				assert.Contains(t, table, "Note: "+tc.note+"\n", tc.reason)
 			}
@@ -449,7 +449,7 @@ func TestUnread(t *testing.T) {
 			set(w)
 			report, err := w.report(t)
 			require.NoError(t, err)
-			assert.Equal(t, status, statusOf(report.exit()), "We should tell what we may not read (0) from a cluster that does not answer (2), for %s.", kind)
+			assert.Equal(t, status, statusOf(report.exit()), "We should distinguish what we may not read (0) from a cluster that does not answer (2), for %s.", kind)
 			for _, s := range report.Sections {
 				assert.Empty(t, s.Findings, "We should not take for broken what we could not read of %s.", kind)
 				summary, is := unknown[s.Name]
