@@ -352,7 +352,7 @@ func (w *world) reproducible(t *testing.T) (all func() map[string]string) {
 	return all
 }
 
-// TestAnnotate has claims say why they have their class, whoever gave it.
+// TestAnnotate has claims say why they have their class, whatever gave it.
 func TestAnnotate(t *testing.T) {
 	w := sharedWorld(t)
 	const group = "annotate.test"
@@ -526,7 +526,7 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// awaitOrder waits until the entry of a claim kind is in the configuration of its order, and no more in the other.
+// awaitOrder waits until the entry of a claim kind is in the configuration of its order, and no longer in the other.
 func (w *world) awaitOrder(t *testing.T, claimKind string, order v1beta1.Order) {
 	eventually(t, func(c *attempt) {
 		for _, name := range []string{v1beta1.FirstConfiguration, v1beta1.LastConfiguration} {

@@ -98,7 +98,7 @@ func TestBindKilled(t *testing.T) {
 	t.Logf("%d claims bound, the command killed %d times; %d of them were told", claims, kills, len(said))
 }
 
-// bindUntil runs the command and kills it once it has told of so many claims. It reports whether the command ended before.
+// bindUntil runs the command and kills it once it has printed so many claims. It reports whether the command ended before.
 func (w *world) bindUntil(t *testing.T, kind string, most int, said map[string]int) (ended bool) {
 	cmd := exec.CommandContext(t.Context(), command, "bind", kind, "--kubeconfig="+w.plane.Kubeconfig) //nolint:gosec // It runs the command under test.
 	out := must(cmd.StdoutPipe())(t)

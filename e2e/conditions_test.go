@@ -19,7 +19,7 @@ import (
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
-// TestConditions has what admins have to mend, and what they are told of it.
+// TestConditions has what admins have to mend, and the messages about it.
 func TestConditions(t *testing.T) {
 	w := sharedWorld(t)
 	t.Run("WrongForm", func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestWrongRegistrations(t *testing.T) {
 		spec             string // of the ClaimKind
 		withoutClassKind bool
 		reason, message  string
-		// served is what claims are told if the registration was right before; empty, it is not tried.
+		// served is the answer to claims if the registration was right before; empty, it is not tried.
 		served string
 	}{
 		"PathMisspelt":     {spec: "{reference: {path: .spec.clasRef}}", reason: v1beta1.ReasonReferencePruned, message: "the schema has no field .spec.clasRef", served: "the schema has no field .spec.clasRef"},
@@ -109,7 +109,7 @@ func TestWrongRegistrations(t *testing.T) {
 					w.awaitRefused(t, claim(group, "after"), tc.served, "We should go on to bind every claim of a kind that was served, or none.")
 					return
 				}
-				assert.Never(t, func() bool { // An entry would have to be written, and heard of.
+				assert.Never(t, func() bool { // An entry would have to be written, and seen.
 					_, _, err := w.create(t, claim(group, "after"), client.DryRunAll)
 					return err != nil
 				}, time.Second, 100*time.Millisecond, "We should stop no claim for a registration that was never served.")
@@ -173,7 +173,7 @@ func TestClassKindsNotPermitted(t *testing.T) {
 }
 
 // conversion of the CRD of the bad class kind: its classes are stored as v1 and
-// listed as v2, which needs the webhook, which nobody serves, or nothing.
+// listed as v2, which needs the webhook, which is not served, or nothing.
 const (
 	brokenConversion = `{strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {url: "https://localhost:1/convert"}}}`
 	noConversion     = `{strategy: None, webhook: null}`
@@ -186,7 +186,7 @@ func conversion(how string) string {
 }
 
 // TestOneBadClassKind restarts all replicas while the API server answers 500 to
-// whoever lists the classes of one kind, which it listed before. Both kinds serve a third claim kind.
+// a client that lists the classes of one kind, which it listed before. Both kinds serve a third claim kind.
 func TestOneBadClassKind(t *testing.T) {
 	t.Parallel()
 	w, before := servedWorld(t, controlplane.Options{})
@@ -351,7 +351,7 @@ func TestRegistrationWarnings(t *testing.T) {
 			} else if tc.classKind != "" {
 				manifest = classKind("classes."+group, in(tc.classKind))
 			}
-			eventually(t, func(c *attempt) { // A replica hears of what was before a moment later, and of the right to read it.
+			eventually(t, func(c *attempt) { // A replica learns what was before a moment later, and of the right to read it.
 				_, told, err := w.create(t, manifest, client.DryRunAll)
 				if tc.refused != "" {
 					require.ErrorContains(c, err, tc.refused)

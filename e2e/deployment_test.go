@@ -435,7 +435,7 @@ func (d *deployment) uninstall(t *testing.T, before []string) {
 
 // gone proves that what there was before an installation is all that there is.
 func (d *deployment) gone(t *testing.T, before []string) {
-	// What was deleted last may be an APIService, of which the API server takes care itself.
+	// What was deleted last may be an APIService, which the API server handles itself.
 	eventually(t, func(c *attempt) {
 		var left []string
 		for _, name := range d.inventory(t) {

@@ -380,7 +380,7 @@ func docMatches(want, got string) bool {
 	return regexp.MustCompile("^" + pattern.String() + "$").MatchString(docTrim(got) + "\n")
 }
 
-// docTrim drops what nobody sees: space at the ends of lines, and empty lines at the end.
+// docTrim drops what is invisible: space at the ends of lines, and empty lines at the end.
 func docTrim(text string) string {
 	lines := strings.Split(text, "\n")
 	for n := range lines {

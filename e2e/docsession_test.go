@@ -59,7 +59,7 @@ func newDocSession(t *testing.T, kind string) *docSession {
 		return docSessionWith(t, plane.Kubeconfig)
 	}
 	w := newWorld(t, controlplane.Options{})
-	// Without its log at the end: what a command prints tells more of a page.
+	// Without its log at the end: what a command prints explains more of a page.
 	r := must(w.run("--in-flight-window=2s"))(t) // Some commands wait for it.
 	t.Cleanup(func() { assert.NoError(t, r.Stop(), "We should see the replica end well.") })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -29,7 +29,7 @@ func TestAgreement(t *testing.T) {
 	w.resources(t, "Claim "+kind+" Namespaced", "Red reds."+agreementGroup+" Cluster", "Blue blues."+agreementGroup+" Namespaced")
 	w.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a, labels: {team: a}}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: team-b}\n")
 	claims := agreementClaims(500)
-	concurrently(t, len(claims), func(i int) error { return w.Create(t.Context(), documents(t, claims[i])[0]) }) // Nobody binds them yet.
+	concurrently(t, len(claims), func(i int) error { return w.Create(t.Context(), documents(t, claims[i])[0]) }) // They are not bound yet.
 
 	manifest := lateVendor(agreementGroup) + serving("reds."+agreementGroup, kind) + serving("blues."+agreementGroup, kind) +
 		class(agreementGroup, "Red", "usual", isDefault) + class(agreementGroup, "Red", "cordoned", `labels: {tier: steel}, annotations: {classbind.io/cordoned: "true"}, `)
@@ -73,7 +73,7 @@ func TestAgreement(t *testing.T) {
 	}
 }
 
-// agrees compares what explain says of a claim with what happens to it at admission. It returns the class, and what its author is told.
+// agrees compares what explain says of a claim with what happens to it at admission. It returns the class, and the warnings of its author.
 func (w *world) agrees(t *testing.T, claim string, item explanation) (class, said string) {
 	admitted, warnings, err := w.create(t, claim, client.DryRunAll)
 	if err == nil {
@@ -209,7 +209,7 @@ func TestExpressionAgreement(t *testing.T) {
 			group, kinds[i%len(kinds)], one("a", "b"), i, one("", ", size: 1", ", size: 2", ", size: 4", ", size: 9"), one("", "", ", plan: plan-0", ", plan: plan-1", ", plan: plan-2"),
 			one("", "", "", ", hold: true"), one("", ", selector: driver=c", ", selector: 'driver in'", ", classSelector: {matchLabels: {driver: a}}")))
 	}
-	// kubectl and explain are of one user, whose groups nobody but the API server knows.
+	// kubectl and explain are of one user, whose groups only the API server knows.
 	explained := w.explain(t, write(t, strings.Join(claims, "---\n")), "--kubeconfig="+w.plane.Kubeconfig, "--set=request.userInfo.groups=system:masters", "--set=request.userInfo.groups=system:authenticated")
 	require.Len(t, explained, len(claims))
 	outcomes := map[string]int{}
@@ -284,7 +284,7 @@ type simulation struct {
 	}
 }
 
-// TestSimulate predicts what a change moves, makes it, and creates the claims anew.
+// TestSimulate predicts what a change moves, makes it, and creates the claims again.
 func TestSimulate(t *testing.T) {
 	notInPods(t, "The command needs the kubeconfig of an admin.")
 	const group, claims = "simulate.test", 60
@@ -329,7 +329,7 @@ func TestSimulate(t *testing.T) {
 	assert.Equal(t, want, create(), "Each claim should get the class that we predicted.")
 }
 
-// TestUnbind binds claims whose authors gave a part of the reference, and predicts them anew from what the API server notes of their authors.
+// TestUnbind binds claims whose authors gave a part of the reference, and predicts them again from what the API server notes of their authors.
 func TestUnbind(t *testing.T) {
 	notInPods(t, "The command needs the kubeconfig of an admin.")
 	const group = "unbind.test"

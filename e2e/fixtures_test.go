@@ -149,7 +149,7 @@ func (w *world) awaitCRDs(t testing.TB, names ...string) {
 	}
 }
 
-// install CRDs for the Claims and Classes of the registrations of a manifest, if nobody has them yet, and apply it.
+// install CRDs for the Claims and Classes of the registrations of a manifest, if they are missing, and apply it.
 func (w *world) install(t *testing.T, manifest string) {
 	defined := map[string]bool{}
 	for _, object := range documents(t, manifest) {

@@ -45,7 +45,7 @@ func newFleet(t *testing.T, w *world) *fleet {
 	for _, variable := range container.Env {
 		t.Setenv(variable.Name, variable.Value)
 	}
-	f := &fleet{t: t, on: w, limit: uint64(container.Resources.Limits.Memory().Value())} //nolint:gosec // Nobody limits it to less than nothing.
+	f := &fleet{t: t, on: w, limit: uint64(container.Resources.Limits.Memory().Value())} //nolint:gosec // A limit is never negative.
 	require.NotZero(t, f.limit, "We should have a limit in deploy.")
 	w.command, w.anybody = must(classbind.Build(t.Context(), t.TempDir()))(t), true
 	f.balancer = must(classbind.NewBalancer())(t)

@@ -243,7 +243,7 @@ func TestPartitions(t *testing.T) {
 	})
 }
 
-// TestDeletionDenied has a hundred claims, which nobody watches until a class kind has onDelete Deny.
+// TestDeletionDenied has a hundred claims, which are not watched until a class kind has onDelete Deny.
 func TestDeletionDenied(t *testing.T) {
 	const group, claims, classes, locals, n = "ondelete.test", "claims.ondelete.test", "classes.ondelete.test", "locals.ondelete.test", 100
 	w := sharedWorld(t)

@@ -353,7 +353,7 @@ func defaultClass(kind, name string) *unstructured.Unstructured {
 	return u
 }
 
-// forgedCreations take the seat of a claim kind for classes that nobody creates. That keeps its admin waiting, and no one else.
+// forgedCreations take the seat of a claim kind for classes that are never created. That keeps its admin waiting, and no one else.
 func (b *besieged) forgedCreations(_ *testing.T) {
 	s := b.stranger()
 	attackers(b.attack, 4, 20*time.Millisecond, func(i int) {
@@ -495,7 +495,7 @@ func (b *besieged) endless(t *testing.T) (end func()) {
 }
 
 // prices has ten senders create claims, in dry runs and not, and compares how long dry runs of claims of another kind take with how long they
-// take without. An excess is tried three times. Claims with which classbind has nothing to do tell what the API server and the machine are
+// take without. An excess is tried three times. Claims with which classbind has nothing to do show what the API server and the machine are
 // able to meanwhile, unless it is classbind that takes the CPU.
 func (b *besieged) prices(t *testing.T) {
 	const tries, senders, pause, most, little = 3, 10, 50 * time.Millisecond, 3, 0.7

@@ -47,7 +47,7 @@ type attack struct {
 }
 
 // attacks are by authors of claims, authors of classes, and pods that reach the
-// port of the replicas. The first is none: it shows what the machine is able to.
+// port of the replicas. The first is no attack: it shows what the machine is able to.
 func attacks() []attack {
 	const (
 		ok, created, malformed, forbidden = http.StatusOK, http.StatusCreated, http.StatusBadRequest, http.StatusForbidden
@@ -214,7 +214,7 @@ func hostileTable(rows []*hostileRow) string {
 	return text.String()
 }
 
-// answers are all that whoever is hostile is told in an attack.
+// answers are all that an attacker gets in an attack.
 type answers struct {
 	mu       sync.Mutex
 	statuses map[int]int // 0 is for none
@@ -280,7 +280,7 @@ func (w *world) userConfig(t *testing.T, name string) *rest.Config {
 	return must(clientcmd.BuildConfigFromFlags("", must(w.plane.UserKubeconfig(name))(t)))(t)
 }
 
-// send a body, and keep the answer. Without one before the attack ends, it is none; without one in time, its status is 0.
+// send a body, and keep the answer. Without one before the attack ends, it is empty; without one in time, its status is 0.
 func (a *author) send(ctx context.Context, method, url, contentType, body string) (status int, text string) {
 	const inTime = 15 * time.Second // Longer than any deadline of the server.
 	limited, cancel := context.WithTimeout(ctx, inTime)
@@ -333,7 +333,7 @@ func claimOf(kind, name, spec, annotations string) string {
 }
 
 // attackers do something again and again until the context ends, so many at once,
-// each with a pause after it has. They are told which time of all it is.
+// each with a pause after it has. They learn which time of all it is.
 func attackers(ctx context.Context, n int, rest time.Duration, do func(i int)) {
 	var all sync.WaitGroup
 	for first := range n {
@@ -349,7 +349,7 @@ func attackers(ctx context.Context, n int, rest time.Duration, do func(i int)) {
 
 const (
 	hostileGroup = "hostile.test"
-	// secret is in the name of each thing of the honest tenant, namespace included. No one else may be told of it.
+	// secret is in the name of each thing of the honest tenant, namespace included. No one else may learn it.
 	secret          = "tellnobody"
 	honestNamespace = "honest-" + secret
 	// tenantA is the namespace of the hostile author of claims and of classes.
@@ -369,7 +369,7 @@ var (
 		"LaterClaim": "{whenUnmatched: BindLater}",
 		"LeastClaim": "{choice: {strategy: LeastClaims}}",
 	}
-	// freeKind of claim is registered with nobody: what a claim takes without classbind.
+	// freeKind of claim is not registered: what a claim takes without classbind.
 	freeKind = hostileKind("FreeClaim")
 )
 
@@ -387,7 +387,7 @@ type besieged struct {
 	// mallory may write claims and namespaced classes in tenantA, and one class of the cluster.
 	mallory *author
 	etcd    *clientv3.Client
-	// attack under way: it ends when that does. The answers are to whoever is hostile.
+	// attack under way: it ends when that does. The answers are to the attacker.
 	attack  context.Context
 	answers *answers
 }
@@ -517,7 +517,7 @@ func (b *besieged) register(t *testing.T) {
 func (b *besieged) user(t *testing.T, name string) client.Client {
 	config := b.userConfig(t, name)
 	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
-	// He may ask for no CRD: it is told which kinds there are.
+	// He may ask for no CRD: it knows which kinds there are.
 	return must(client.New(config, client.Options{Scheme: runtime.NewScheme(), Mapper: b.RESTMapper()}))(t)
 }
 

@@ -111,15 +111,15 @@ func TestLateBinding(t *testing.T) {
 	assert.Contains(t, warnings[0], "it will be bound when a class matches")
 	w.createMany(t, group, claims-1)
 	w.awaitWaiting(t, kind, claims)
-	// told waits for so many events.
-	told := func(n int, reason string, is func(e eventsv1.Event) bool) {
+	// notified waits for so many events.
+	notified := func(n int, reason string, is func(e eventsv1.Event) bool) {
 		events := &eventsv1.EventList{}
 		assert.EventuallyWithT(t, func(c *attempt) {
 			require.NoError(c, w.List(t.Context(), events, client.InNamespace("default")))
 			require.Len(c, slices.DeleteFunc(events.Items, func(e eventsv1.Event) bool { return e.Regarding.APIVersion != group+"/v1" || !is(e) }), n)
 		}, 2*patience, 200*time.Millisecond, reason)
 	}
-	told(1, "We should say that a claim waits, and for what.", func(e eventsv1.Event) bool {
+	notified(1, "We should say that a claim waits, and for what.", func(e eventsv1.Event) bool {
 		return e.Reason == v1beta1.EventNoMatchingClass && e.Regarding.Name == "warned" && strings.Contains(e.Note, "it will be bound when a class matches")
 	})
 
@@ -135,7 +135,7 @@ func TestLateBinding(t *testing.T) {
 	t.Logf("%d claims bound in %s, %.0f/s; meanwhile: %s", claims, took, float64(claims)/took.Seconds(), report)
 	assert.Zero(t, report.Failures+report.Unbound+report.Unlike, "We should go on admitting claims.")
 	w.boundOnce(t, group, claims)
-	told(claims, "We should say to which class each was bound.", func(e eventsv1.Event) bool { return e.Reason == v1beta1.EventBoundToClass })
+	notified(claims, "We should say to which class each was bound.", func(e eventsv1.Event) bool { return e.Reason == v1beta1.EventBoundToClass })
 }
 
 // TestLateBindingLeaderKilled kills one leader after another while they bind, and others edit the claims.

@@ -116,7 +116,7 @@ type world struct {
 	kubeconfig string
 	// command that runs, if it is not the one that all tests share.
 	command string
-	// anybody is answered by the replicas to come, as where the API server cannot be told to present a certificate.
+	// anybody is answered by the replicas to come, as where the API server cannot be made to present a certificate.
 	anybody bool
 }
 
@@ -541,7 +541,7 @@ var slowAnswers atomic.Int64
 
 const maxSlowAnswers = 2
 
-// attemptAgain after a while, unless nobody waits for the answer.
+// attemptAgain after a while, unless no one waits for the answer.
 func attemptAgain(ctx context.Context) bool {
 	began := time.Now()
 	pause(ctx, attemptEvery)
@@ -614,7 +614,7 @@ func patiently(kubectl kubectlFunc) kubectlFunc {
 
 var minorVersion = regexp.MustCompile(`Kubernetes v1\.(\d+)\.`)
 
-// minor is that of the Kubernetes 1.x of which control planes are started here.
+// minor is that of the Kubernetes 1.x whose control planes are started here.
 var minor = sync.OnceValues(func() (int, error) {
 	dir, err := assets.Dir(context.Background(), nil)
 	if err != nil {

@@ -319,7 +319,7 @@ func (w *world) rights(t *testing.T) {
 	w.kubectl(t, "apply", "-k", w.deploy)
 }
 
-// rulesOf a ServiceAccount in a namespace are the verbs by what they are for, as the API server tells it itself.
+// rulesOf a ServiceAccount in a namespace are the verbs by what they are for, as the API server reports it itself.
 func (w *world) rulesOf(t *testing.T, user, namespace string) map[string]string {
 	config := rest.CopyConfig(w.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append([]string{"system:authenticated"}, classbind.Groups[0])}
@@ -388,7 +388,7 @@ func (w *world) applyAgain(t *testing.T) {
 		w.kubectl(t, "apply", flag, "-k", dir)
 		before := versions()
 		for line := range strings.Lines(w.kubectl(t, "apply", flag, "-k", dir)) {
-			// kubectl always sends the selector of a PodDisruptionBudget; the version tells that nothing comes of it.
+			// kubectl always sends the selector of a PodDisruptionBudget; the version shows that nothing comes of it.
 			if !strings.HasPrefix(line, "poddisruptionbudget.policy/") {
 				assert.Equal(t, said, line[strings.LastIndex(line, " ")+1:len(line)-1], "We should change nothing a second time: %s", line)
 			}

@@ -35,7 +35,7 @@ func outcomeClasses(group string) string {
 		class(group, "SmallClass", "terminating", "labels: {tier: leaving}, finalizers: [outcome.test/stay], ")
 }
 
-// TestOutcome has every row of the table in docs/claims.md, as the API server shows it, whoever gives the default class.
+// TestOutcome has every row of the table in docs/claims.md, as the API server shows it, whatever gives the default class.
 func TestOutcome(t *testing.T) {
 	t.Parallel()
 	for group, defaulting := range map[string]v1beta1.Defaulting{
@@ -264,7 +264,7 @@ func TestReferences(t *testing.T) {
 	w.awaitCondition(t, &v1beta1.ClaimKind{}, "jobs."+group, v1beta1.ConditionLateBinding, metav1.ConditionTrue, "")
 }
 
-// TestSticky has claims that are bound to the class first, which then matches them no more, and updates that leave their reference out.
+// TestSticky has claims that are bound to the class first, which then no longer matches them, and updates that leave their reference out.
 func TestSticky(t *testing.T) {
 	w, asked := sharedReplica(t)
 	const admit, later = "admit.sticky.test", "later.sticky.test"

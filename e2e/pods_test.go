@@ -31,9 +31,9 @@ import (
 	"github.com/classbind/classbind/e2e/clientcert"
 )
 
-// What tells of a cluster with pods. Nothing else is needed there: neither Go nor the source.
+// What describes a cluster with pods. Nothing else is needed there: neither Go nor the source.
 var (
-	// podImage is what the nodes have, as well as the one that follows it, of which the tag ends in -next.
+	// podImage is what the nodes have, as well as the one that follows it, whose tag ends in -next.
 	podImage = os.Getenv("IMAGE")
 	// podDeploy is the path of the folder deploy.
 	podDeploy = os.Getenv("DEPLOY")
@@ -199,7 +199,7 @@ func (w *world) pods(ctx context.Context) ([]corev1.Pod, error) {
 }
 
 // awaitReplicas waits until all replicas say the same of a claim that no class matches: among how many classes they looked, or why they
-// cannot. The status of registrations tells what the leader knows, and another may be a little behind.
+// cannot. The status of registrations shows what the leader knows, and another may be a little behind.
 func (w *world) awaitReplicas(t testing.TB, claimKind string) {
 	if w.plane != nil {
 		return // There is one, which leads.
@@ -258,7 +258,7 @@ func (w *world) podLogs(ctx context.Context) string {
 }
 
 // kill the processes of classbind in a pod at once, as a crash would. It finds
-// them among those of the node, of which the tests see the processes.
+// them among those of the node, whose processes the tests see.
 func kill(p *corev1.Pod) error {
 	found, err := filepath.Glob("/proc/[0-9]*/cgroup")
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 )
 
 // boundByPolicy counts the claims of a kind to which an API server itself gave the default
-// class since it started. Those of which the conditions are false do not count.
+// class since it started. Those whose conditions are false do not count.
 func boundByPolicy(ctx context.Context, server *rest.Config, claimKind string) (int, error) {
 	d, err := discovery.NewDiscoveryClientForConfig(server)
 	if err != nil {
@@ -67,7 +67,7 @@ func policyKinds(t *testing.T, w *world, group string) {
 	w.awaitPolicy(t, claims, manifestOf(t, unopinionated(group, "probe")))
 }
 
-// TestPolicyWhileDown has claims without a selector bound while there is no classbind, and never to a class that is default no more.
+// TestPolicyWhileDown has claims without a selector bound while there is no classbind, and never to a class that is no longer default.
 func TestPolicyWhileDown(t *testing.T) {
 	t.Parallel()
 	const group, claims = "down.test", 100
@@ -98,7 +98,7 @@ func TestPolicyWhileDown(t *testing.T) {
 	for i := range 20 {
 		refused(unopinionated(group, fmt.Sprint("without-", i)))
 	}
-	// Nobody is there to be asked whether a class may become default.
+	// No webhook is there to be asked whether a class may become default.
 	require.NoError(t, w.patch(t, "validatingwebhookconfigurations.admissionregistration.k8s.io", v1beta1.ClassConfiguration, `{"webhooks":[]}`))
 	eventually(t, func(c *attempt) { require.NoError(c, w.annotate(t, "classes."+group, "second", defaultMark+"=true")) })
 	for i := range 20 {
@@ -155,7 +155,7 @@ func TestPolicyLife(t *testing.T) {
 	}, "We should remove the policy.")
 }
 
-// TestPolicyNotServed has API servers that do not know policies, or do not heed them. There,
+// TestPolicyNotServed has API servers that do not know policies, or ignore them. There,
 // classbind gives the default class as to a kind with the defaulting Webhook.
 func TestPolicyNotServed(t *testing.T) {
 	long(t)

@@ -209,11 +209,11 @@ func (r *policyRace) change(ctx, until context.Context) (made int, err error) {
 }
 
 // double has a class that was marked default before its kind was registered, again and again,
-// for some tenths of a second. It is unmarked before the kind is registered no more.
+// for some tenths of a second. It is unmarked before the kind is no longer registered.
 func (r *policyRace) double(ctx, until context.Context) (n int, err error) {
 	kind := fmt.Sprintf(`{"apiVersion":"classbind.io/v1beta1","kind":"ClassKind","metadata":{"name":"olds.%s"},"spec":{"claimKinds":[{"name":%q}]}}`, policyRaceGroup, policyRaceKind)
 	for ; until.Err() == nil; n++ {
-		// The API server knows a little later that nobody is to be asked about the kind any more.
+		// The API server knows a little later that it need no longer ask about the kind.
 		mark := func() error { return r.annotate(ctx, raceOlds, "legacy", defaultMark, `"true"`) }
 		for err = mark(); apierrors.IsForbidden(err); err = mark() {
 			pause(until, 50*time.Millisecond)
@@ -260,7 +260,7 @@ func (r *policyRace) createClaim(ctx context.Context, i int) error {
 	c := racedClaim{name: claim.GetName(), sent: time.Now()}
 	stored, err := r.servers[i%len(r.servers)].Resource(raceClaims).Namespace("default").Create(ctx, claim, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("cannot create a claim: %w", err) // Nobody is to be refused.
+		return fmt.Errorf("cannot create a claim: %w", err) // No claim is to be refused.
 	}
 	c.class = classOf(stored)
 	if c.stored, err = strconv.ParseUint(stored.GetResourceVersion(), 10, 64); err != nil {

@@ -37,7 +37,7 @@ type preset struct {
 	prepare func(*testing.T, *world)
 }
 
-// presetsWith are those of which a test needs to know more than the name.
+// presetsWith are those for which a test needs to know more than the name.
 var presetsWith = map[string]preset{
 	"argo-cd":        {project: "argoproj/argo-cd"},
 	"cert-manager":   {project: "cert-manager/cert-manager"},
@@ -126,7 +126,7 @@ func kustomizations(t *testing.T, folder string) (names []string) {
 	return names
 }
 
-// exampleClaim is a claim of an example, and what the comment above it says that it gets.
+// exampleClaim is a claim of an example, and what it gets by the comment above it.
 type exampleClaim struct {
 	*unstructured.Unstructured
 	comment string
@@ -160,7 +160,7 @@ func (i *installedPreset) installCRDs(t *testing.T, registrations []*unstructure
 	}
 }
 
-// applyClasses of the example until the test ends. They are guarded for the claim kinds, of which a replica must have heard.
+// applyClasses of the example until the test ends. They are guarded for the claim kinds, which a replica must know.
 func (i *installedPreset) applyClasses(t *testing.T) {
 	for _, classes := range i.classes {
 		for _, class := range classes {

@@ -333,7 +333,7 @@ func olderWorld(t *testing.T, service *classbind.Balancer) (*world, *replica) {
 }
 
 // TestUpgrade goes from the commit before to this one as docs/upgrade-and-uninstall.md says, while claims are created. Processes take the
-// place of the pods, of which the older one ends once the newer one is ready.
+// place of the pods, where the older one ends once the newer one is ready.
 func TestUpgrade(t *testing.T) {
 	long(t)
 	notInPods(t, "It needs a control plane of its own, with classbind as a process beside it.")

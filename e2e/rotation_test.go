@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// lag of an API server that is slow to hear of a new caBundle.
+	// lag of an API server that is slow to learn of a new caBundle.
 	lag = 3 * time.Second
 	// turn is how long one rotation may take: kubelets look at Secrets once a minute or so.
 	turn = 2 * time.Minute

@@ -66,7 +66,7 @@ func (w *world) installScenario(t *testing.T, name string, source *crdSource) *i
 	}
 	for _, object := range objects {
 		i.place(t, object)
-		if object.GetKind() != "Namespace" { // Nobody is there to empty it.
+		if object.GetKind() != "Namespace" { // No controller is there to empty it.
 			w.deleteAfter(t, object)
 		}
 	}
@@ -102,7 +102,7 @@ func (i *installedScenario) commands(claims bool) (commands [][]string) {
 // gets finds what a claim gets in the comment above it: one class, or one of two.
 var gets = regexp.MustCompile(`# Gets ([A-Z]\w+) ([a-z0-9](?:[-a-z0-9]*[a-z0-9])?)(?: or ([A-Z]\w+) ([a-z0-9](?:[-a-z0-9]*[a-z0-9])?))?`)
 
-// promised are the references of which a claim gets one; none if it gets no class.
+// promised are the references; a claim gets one; none if it gets no class.
 func (i *installedScenario) promised(t *testing.T, claim exampleClaim) (references []any) {
 	found := gets.FindStringSubmatch(claim.comment)
 	if found == nil {

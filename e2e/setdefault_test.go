@@ -88,7 +88,7 @@ func TestSetDefault(t *testing.T) {
 	})
 }
 
-// reset deletes all classes and makes others, of which the first is the default. It marks it in an update, whose outcome the guard can tell
+// reset deletes all classes and makes others, the first of which is the default. It marks it in an update, whose outcome the guard knows
 // once it is deleted again.
 func (w mover) reset(t *testing.T, classes ...string) {
 	for kind := range strings.FieldsSeq("A B Field Wide") {
@@ -102,7 +102,7 @@ func (w mover) reset(t *testing.T, classes ...string) {
 	if strings.HasPrefix(classes[0], "Field/") {
 		patch = `{"spec":{"default":true}}`
 	}
-	eventually(t, func(c *attempt) { // Once nothing is in flight any more.
+	eventually(t, func(c *attempt) { // Once nothing is in flight.
 		require.NoError(c, w.Patch(t.Context(), classNamed(classes[0]), client.RawPatch(types.MergePatchType, []byte(patch))))
 	})
 }

@@ -198,7 +198,7 @@ func (x *trial) created(t *testing.T, claim *unstructured.Unstructured) *unstruc
 }
 
 func (w *world) deleteAfter(t *testing.T, object client.Object) {
-	// Nobody is there to do what a finalizer asks for.
+	// No controller is there to do what a finalizer asks for.
 	unfinished := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))
 	t.Cleanup(func() {
 		assert.NoError(t, client.IgnoreNotFound(w.Delete(context.Background(), object)))

@@ -191,7 +191,7 @@ func namespaceMayUse(group, namespace string, names ...string) string {
 	return mayUse(group+"."+namespace, "", "kind: Group, name: 'system:serviceaccounts:"+namespace+"'", group, "classes", strings.Join(names, ", "))
 }
 
-// TestUse has 200 classes, of which namespaces may use one, or two, or none.
+// TestUse has 200 classes; namespaces may use one, or two, or none.
 func TestUse(t *testing.T) {
 	const group, classes = "draw.use.test", 200
 	w, _ := sharedReplica(t)

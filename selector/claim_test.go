@@ -439,7 +439,7 @@ func TestAskKeepsFields(t *testing.T) {
 		kind.Reader.Ask(kind.Reader.Read("", "", map[string]any{"spec": map[string]any{"size": int64(1)}})), "We should keep numbers apart that expressions keep apart.")
 }
 
-// TestDeepFieldsAreTooLong has a field refused of which a part would be lost.
+// TestDeepFieldsAreTooLong has a field refused that would lose a part.
 func TestDeepFieldsAreTooLong(t *testing.T) {
 	kind := kindOf(spec(`{classes: {fits: [{name: "All", expression: "has(claim.spec.more)"}]}}`))
 	for depth, problems := range map[int]int{fields.MaxExpressionDepth - 1: 0, fields.MaxExpressionDepth: 1} {

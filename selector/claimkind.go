@@ -182,8 +182,8 @@ func oneOf[T ~string](field string, value T, known ...T) enumeration {
 }
 
 // unknownValue is the fault of a ClaimKind with a value that this release does not know, nil if there is none. Another release accepted it:
-// to use the default instead would permanently bind claims in a way nobody configured. An absent value is the default: the API server fills
-// that in, except for a field that its CRD does not have yet.
+// to use the default instead would permanently bind claims in a way that was not configured. An absent value is the default: the API server
+// fills that in, except for a field that its CRD does not have yet.
 func unknownValue(k *v1beta1.ClaimKind) *inventory.Fault {
 	forms := make([]v1beta1.ReferenceForm, len(claim.Forms))
 	for i, f := range claim.Forms {

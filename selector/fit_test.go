@@ -418,7 +418,7 @@ func TestStatusSeatsNobody(t *testing.T) {
 }
 
 // TestServingClasses proves that an inventory, which looks at what changes alone, has the
-// classes and the decisions of a view that is made anew, and finds what a scan finds.
+// classes and the decisions of a view that is made again, and finds what a scan finds.
 func TestServingClasses(t *testing.T) {
 	const mark = "example.org/default"
 	e := newExpressive(func(s *v1beta1.ClaimKindSpec, k *v1beta1.ClassKindSpec) {

@@ -59,9 +59,9 @@ func TestGates(t *testing.T) {
 		"Each":       {why: "We should ask every gate.", gates: []Test{refusing("Full", order[0]), refusing("Forbidden", order[1], order[0])}, want: want{class: order[2], dropped: "Full=1,Forbidden=1", reason: "MatchingClass"}},
 		"All":        {why: "We should say how many were refused.", gates: []Test{refusing("Full", order...)}, want: want{dropped: "Full=3", reason: "NoMatchingClass", warning: "dropped: 3 refused by Full"}},
 		"AllKnown":   {why: "We should take new classes where all known ones are refused.", gates: []Test{refusing("Full", order...)}, newer: true, want: want{class: "class-003", dropped: "Full=3", reason: "MatchingClass", waited: WaitFound}},
-		"AllNewer":   {why: "We should tell of those that are newer.", gates: []Test{refusing("Full", append(slices.Clone(order), "class-003")...)}, newer: true, want: want{dropped: "Full=4", reason: "NoMatchingClass", warning: "dropped: 4 refused by Full", waited: WaitNone}},
+		"AllNewer":   {why: "We should report those that are newer.", gates: []Test{refusing("Full", append(slices.Clone(order), "class-003")...)}, newer: true, want: want{dropped: "Full=4", reason: "NoMatchingClass", warning: "dropped: 4 refused by Full", waited: WaitNone}},
 		"LateAll":    {why: "We should wait for nothing later.", gates: []Test{refusing("Full", order...)}, newer: true, mode: Mode{Stored: true}, want: want{dropped: "Full=3", reason: "NoMatchingClass", warning: "dropped: 3 refused by Full"}},
-		"Fails":      {why: "We should decide nothing where a gate cannot tell.", gates: []Test{{Drops: func(context.Context, Subject, *inventory.Class) (bool, error) { return false, failed }}}, want: want{err: failed}},
+		"Fails":      {why: "We should decide nothing where a gate has no answer.", gates: []Test{{Drops: func(context.Context, Subject, *inventory.Class) (bool, error) { return false, failed }}}, want: want{err: failed}},
 		"OutOfTime":  {why: "We should not ask on after the deadline.", gates: []Test{slow(order[0])}, limit: time.Millisecond, want: want{err: context.DeadlineExceeded}},
 		"NeverAsked": {why: "We should not ask about a class that would not be drawn.", gates: []Test{only(t, order[0])}, want: want{class: order[0], reason: "MatchingClass"}},
 	} {
@@ -402,7 +402,7 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// A default that a claim may not use is none for it.
+// A default that a claim may not use does not count for it.
 func TestUseOfDefaults(t *testing.T) {
 	own, all := newKind("as.example.org", "A"), newKind("bs.example.org", "B")
 	own.Namespaced = true
@@ -455,7 +455,7 @@ func TestUsesOfOneName(t *testing.T) {
 	assert.ElementsMatch(t, []access.Class{{Resource: bs.Resource(), Name: "x"}, {Resource: as.Resource(), Namespace: "team", Name: "x"}}, view.Uses("team", c))
 }
 
-// A default that a claim may not use is no reason to tell a claim that needs none of anything.
+// A default that a claim may not use is no reason to warn a claim that needs none.
 func TestUseOfDefaultIfAny(t *testing.T) {
 	k := usedByNamespaces()
 	k.Spec.Selector.WhenAbsent, k.Spec.WhenUnmatched = v1beta1.NoSelectorDefaultIfAny, v1beta1.Deny
@@ -526,7 +526,7 @@ func TestUseBesideCostlyExpressions(t *testing.T) {
 	assert.Positive(t, bound, "We should come to some.")
 }
 
-// What no role allows costs a claim nothing once enough of it was refused: it is told that there is none.
+// What no role allows costs a claim nothing once enough of it was refused: it learns of none.
 func TestUnlikelyClassesAreNotJudged(t *testing.T) {
 	world := newExpressive(specs(`{classes: {use: {subject: Namespace}, fits: [{name: "Size", expression: "claim.spec.n.all(a, a < class.spec.size)"}]}}`, `{}`))
 	world.withMany(1000, "class-%03d", map[string]any{"size": int64(1000)})

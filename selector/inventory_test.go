@@ -332,7 +332,7 @@ func TestUnreadForAnother(t *testing.T) {
 	assert.Len(t, i.Snapshot()["queues"].Classes, 1)
 }
 
-// TestInventoryOfANewcomer which no reference can tell from a class kind whose name comes first.
+// TestInventoryOfANewcomer which no reference can distinguish from a class kind whose name comes first.
 func TestInventoryOfANewcomer(t *testing.T) {
 	k := postgres()
 	k.Spec.Reference.Form = v1beta1.LocalObjectReference

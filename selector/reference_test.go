@@ -324,7 +324,7 @@ func TestRestore(t *testing.T) {
 		"Allowed":       {reason: "We should do nothing where this is allowed.", before: bound, now: `{"spec":{}}`, want: claim.UnbindAllowed, change: spec(`{reference: {onUnbind: Allow}}`)},
 		"Name":          {reason: "We should put back a text, with its escapes.", before: `{"spec":{"classRef":"g\u006fld"}}`, now: `{"spec":{}}`, want: claim.Restored, patch: add("/spec/classRef", `"g\u006fld"`), change: spec(`{reference: {form: Name}}`)},
 		"EmptyName": {
-			reason: "We should replace an empty text that counts as none.", before: `{"spec":{"classRef":"gold"}}`, now: `{"spec":{"classRef":""}}`, want: claim.Restored, patch: add("/spec/classRef", `"gold"`),
+			reason: "We should replace an empty text that counts as absent.", before: `{"spec":{"classRef":"gold"}}`, now: `{"spec":{"classRef":""}}`, want: claim.Restored, patch: add("/spec/classRef", `"gold"`),
 			change: spec(`{reference: {form: Name, whenEmpty: Bind}}`),
 		},
 		"Label": {
@@ -354,7 +354,7 @@ func TestRestore(t *testing.T) {
 		"OtherThanDefault":  {reason: "We should allow another reference.", want: claim.Settled, before: bound, now: `{"spec":{"classRef":{"name":"silver"}}}`, change: bindDefaults},
 		"RemovedForDefault": {reason: "We should put back a reference where claims.when cannot be evaluated without one.", want: claim.Restored, patch: add("/spec/classRef", gold), before: bound, now: `{"spec":{}}`, change: bindDefaults},
 		"DefaultText": {
-			reason: "We should replace a text that counts as none.", want: claim.Restored, patch: add("/spec/classRef", `"gold"`),
+			reason: "We should replace a text that counts as absent.", want: claim.Restored, patch: add("/spec/classRef", `"gold"`),
 			before: `{"spec":{"classRef":"gold"}}`, now: `{"spec":{"classRef":"default"}}`,
 			change: spec(`{reference: {form: Name}, claims: {when: "!has(claim.spec.classRef) || claim.spec.classRef == 'default'"}}`),
 		},

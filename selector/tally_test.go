@@ -39,7 +39,7 @@ func counting(n int, change ...func(*v1beta1.ClaimKindSpec)) *View {
 	return view
 }
 
-// store tells a tally what a watch would.
+// store gives a tally what a watch would.
 func store(v *View, name, generateName string, c *inventory.Class) {
 	hash := v.Kind.Demand.CountedAs(c)
 	v.Kind.Tally.Bind(hash, Share{})
@@ -284,7 +284,7 @@ func inTurn() *ClaimKind {
 	return kindOf(spec(`{choice: {strategy: RoundRobin}}`))
 }
 
-// next decides on a claim for good.
+// next decides on a claim permanently.
 func next(t *testing.T, view *View, c claim.Claim, fresh uint64) string {
 	t.Helper()
 	d := decide(view, c, fresh, time.Time{})

@@ -567,7 +567,7 @@ func TestExpressionsSeeWhoAsks(t *testing.T) {
 	}
 }
 
-// The right of whoever asks counts, of the namespace where the kind says so, and of no one else.
+// The right of the requester counts, of the namespace where the kind says so, and of no one else.
 func TestWhoMayUse(t *testing.T) {
 	const jane = `{"username":"jane","uid":"5e1f","groups":["a","b"],"extra":{"scopes":["x"]}}`
 	for name, tc := range map[string]struct {
@@ -705,7 +705,7 @@ func TestUnknownAnnotations(t *testing.T) {
 	b := newBinder(t, newInventory(selected, index(kind, "gold tier=gold")))
 	for _, tc := range []struct{ annotations, want string }{
 		{`"classbind.io/classselector":"a=b"`, `the annotation "classbind.io/classselector" means nothing to classbind: did you mean classbind.io/class-selector?`},
-		{`"a":"b","classbind.io\\/wieght":"2"`, ""}, // An escape that nobody writes.
+		{`"a":"b","classbind.io\\/wieght":"2"`, ""}, // An escape that is never written.
 		{`"classbind.io/wieght":"2","classbind.io/what":""`, `the annotation "classbind.io/wieght" means nothing to classbind: did you mean classbind.io/weight?`},
 		{`"classbind.io/what":{"classbind.io/x":1}`, `the annotation "classbind.io/what" means nothing to classbind`},
 		{`"classbind.io/my-selector":"tier=gold"`, ""},

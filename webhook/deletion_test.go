@@ -118,7 +118,7 @@ func TestDeletion(t *testing.T) {
 	}
 }
 
-// TestDeletionRefusesWhatNoAPIServerSends has the answers to whoever makes up a review.
+// TestDeletionRefusesWhatNoAPIServerSends has the answers to made-up reviews.
 func TestDeletionRefusesWhatNoAPIServerSends(t *testing.T) {
 	const class = "request.oldObject: "
 	for name, tc := range map[string]struct {

@@ -137,7 +137,7 @@ func (r inventor) fit(calls ...overload) v1beta1.Expression {
 	return v1beta1.Expression(strings.Join(terms, " && "))
 }
 
-// fitOf an overload compiles and calls it, or may where the type of an argument is known to nobody before.
+// fitOf an overload compiles and calls it, or may where the type of an argument is not known before.
 func (r inventor) fitOf(o overload) (fit v1beta1.Fit, ok bool) {
 	for range 200 {
 		fit = v1beta1.Fit{Name: "Fit", Expression: r.fit(o)}

@@ -167,7 +167,7 @@ func FuzzDecode(f *testing.F) {
 			return // We refuse more, such as invalid UTF-8.
 		}
 		if !jsontext.Value(body).IsValid() {
-			return // It has a name twice, of which either may count.
+			return // It has a name twice; either may count.
 		}
 		want := &admissionv1.AdmissionReview{}
 		if kjson.Unmarshal(body, want) != nil {
@@ -469,7 +469,7 @@ func TestAnswersFirst(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForTheLog of a replica that is told to end while its log is stuck.
+// TestNobodyWaitsForTheLog of a replica that has to end while its log is stuck.
 func TestNobodyWaitsForTheLog(t *testing.T) {
 	stuck, unstuck, log := make(chan struct{}), make(chan struct{}), bytes.Buffer{}
 	h := newHandler(io.MultiWriter(sink(func() { close(stuck); <-unstuck }), &log))
@@ -622,7 +622,7 @@ func (s slow) Read([]byte) (int, error) {
 // asking returns the fields that are functions with a context.
 func asking(of reflect.Type) (names []string) {
 	for _, field := range reflect.VisibleFields(of) {
-		// Deadline asks nobody.
+		// Deadline asks no one.
 		if f := field.Type; f.Kind() == reflect.Func && f.NumIn() > 0 && f.In(0) == reflect.TypeFor[context.Context]() && field.Name != "Deadline" {
 			names = append(names, field.Name)
 		}
@@ -785,7 +785,7 @@ func TestCostlyDecisions(t *testing.T) {
 }
 
 // TestCostlyDefaultKeepsNoTurn has claims without a selector, and one default class whose costly fit does not hold: the text of each answer
-// once took a place for good.
+// once never gave its place back.
 func TestCostlyDefaultKeepsNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		costly := func(s *v1beta1.ClaimKindSpec) {

@@ -54,7 +54,7 @@ func namesTable(t *testing.T) string {
 		sorts[sort] = append(before, namedThing{d.value, d.comment})
 	}
 	for _, d := range constants(t, "names.go") {
-		// What replicas tell each other is not for others, and a number is no name.
+		// What replicas write for each other is not for others, and a number is no name.
 		if !ownNotes.MatchString(d.comment) && !d.isNumber && d.identifier != "ManagedBy" {
 			add(sortOf(d.identifier), d)
 		}

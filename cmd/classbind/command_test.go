@@ -190,7 +190,7 @@ func TestCommandsRefuse(t *testing.T) {
 	}
 }
 
-// TestEverythingAtOnce names all errors, so that nobody has to try three times.
+// TestEverythingAtOnce names all errors, so that one try is enough.
 func TestEverythingAtOnce(t *testing.T) {
 	_, err := run(t, "explain", "-o", "xml", "-n", "Team_A")
 	require.Error(t, err)

@@ -165,7 +165,7 @@ func TestReviewsThatHang(t *testing.T) {
 		assert.EqualValues(t, v1beta1.AccessReviews.WaitingPerKey, full.Load(), "We should have few of one namespace wait.")
 		ended, end := context.WithCancel(t.Context())
 		end()
-		for range 2 * v1beta1.AccessReviews.PerKey { // None of them takes a place for good.
+		for range 2 * v1beta1.AccessReviews.PerKey { // None of them keeps its place.
 			_, err := gate.Drops(ended, selector.Subject{Claim: claim.Claim{Namespace: "quick"}, View: v}, class)
 			require.ErrorIs(t, err, context.Canceled)
 		}

@@ -43,7 +43,7 @@ func write(w http.ResponseWriter, answer any) error {
 	return json.NewEncoder(w).Encode(answer)
 }
 
-// Failure returns a Status that says that a request failed.
+// Failure returns the Status of a failed request.
 func Failure(code int32, reason metav1.StatusReason) *metav1.Status {
 	return &metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},

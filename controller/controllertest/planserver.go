@@ -47,7 +47,7 @@ func planJSON(name, tier string) string {
 		`"spec":{"tier":%q,"size":3}}`, name, tier)
 }
 
-// Event tells all watches of a change.
+// Event sends a change to all watches.
 func (s *PlanServer) Event(kind, name, tier string) {
 	s.Set(func(s *PlanServer) {
 		if s.Plans[name] = tier; kind == "DELETED" {

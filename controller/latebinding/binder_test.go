@@ -108,7 +108,7 @@ func TestLateBindingOfWhatHasChanged(t *testing.T) {
 	})
 	assert.Equal(t, map[string]string{"team-a/claim-0": "mine", "team-a/claim-1": "", "team-a/claim-2": "", "team-a/claim-3": ""}, s.classes(),
 		"We should write no claim that is not any more what we have seen.")
-	s.hear()
+	s.catchUp()
 	eventually(t, "We should look again at what has changed.", func(c *assert.CollectT) {
 		assert.Equal(c, map[string]string{"team-a/claim-0": "mine", "team-a/claim-1": "", "team-a/claim-2": "gold", "team-a/claim-3": ""}, s.classes())
 	})

@@ -52,7 +52,7 @@ func (r *lateReplica) rounds(t testing.TB) {
 	})
 }
 
-// notify tells of the claims that have waited long enough by then.
+// notify sends the events of claims that have waited long enough by then.
 func (r *lateReplica) notify(t testing.TB) {
 	t.Helper()
 	r.rounds(t)

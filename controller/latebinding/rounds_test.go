@@ -261,7 +261,7 @@ func TestOneNamespaceHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// TestManyNamespaces has very many claims wait in 500 namespaces, of which one has most.
+// TestManyNamespaces has very many claims wait in 500 namespaces; one has most.
 func TestManyNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var bound atomic.Int64

@@ -127,8 +127,8 @@ func (s *claimServer) show(event string, u *unstructured.Unstructured) {
 	}
 }
 
-// hear ends a time in which changes were not shown.
-func (s *claimServer) hear() {
+// catchUp ends a time in which changes were not shown.
+func (s *claimServer) catchUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deaf = false

@@ -120,7 +120,7 @@ func TestPublishPanics(t *testing.T) {
 	assert.True(t, r.mu.TryLock(), "We should go on with the other classes.")
 }
 
-// TestSameClassKind has the changes after which classes are read anew.
+// TestSameClassKind has the changes after which classes are read again.
 func TestSameClassKind(t *testing.T) {
 	type registration struct {
 		classKind *v1beta1.ClassKind

@@ -260,7 +260,7 @@ func TestRelatedIsNotKnown(t *testing.T) {
 		"CRDNotServed": {
 			reason: "We should wait for a CRD that is about to be served.",
 			after:  RetryCRDAfter, fault: ErrCRDNotServed.Error(),
-			state: v1beta1.ReasonNotSynced, message: ErrCRDNotServed.Error(), pending: false, // Not any more, a minute later.
+			state: v1beta1.ReasonNotSynced, message: ErrCRDNotServed.Error(), pending: false, // No longer, a minute later.
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

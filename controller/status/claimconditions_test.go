@@ -27,7 +27,7 @@ type watched struct {
 	*latebinding.Claims
 	counts    *latebinding.ClaimCounts
 	err, late error
-	// ofClasses are the claims of all classes, nil if they are not watched. listing says that they are not known yet.
+	// ofClasses are the claims of all classes, nil if they are not watched. listing reports whether they are not known yet.
 	ofClasses *int32
 	listing   bool
 }

@@ -221,7 +221,7 @@ func writtenReady(t *testing.T, c *controllertest.Cached) string {
 	return string(ready.Status) + "/" + ready.Reason
 }
 
-// fixed is a registration with one state of all class kinds, and one of all related objects. Every resource can be created, and no more.
+// fixed is a registration with one state of all class kinds, and one of all related objects. Every resource can only be created.
 type fixed struct {
 	registration
 	classKinds

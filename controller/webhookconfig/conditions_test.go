@@ -225,7 +225,7 @@ func TestUpdatesThatUnbind(t *testing.T) {
 	}
 }
 
-// TestCheckConditions has writes of claims, of which we are to check those that name another class than before.
+// TestCheckConditions has writes of claims; we are to check those that name another class than before.
 func TestCheckConditions(t *testing.T) {
 	const gold = `{"metadata":{},"spec":{"ref":{"kind":"Class","name":"gold"}}}`
 	for name, tc := range map[string]struct {
@@ -258,7 +258,7 @@ func TestCheckConditions(t *testing.T) {
 	}
 }
 
-// TestClassConditions has updates of a class, of which we are to be asked about some.
+// TestClassConditions has updates of a class; we are to be asked about some.
 func TestClassConditions(t *testing.T) {
 	env := newEnvironment(t)
 	const marked = `{"default":true,"spec":{"weight":5},"metadata":{"annotations":{"e.org/default":"true","weight":"5"}}}`

@@ -27,8 +27,8 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// newConfigurator is for an API server with the resources a, b and c of example.org, of which only c is not namespaced, and d, which cannot
-// be watched. Nobody answers for down.example.org. It has all claim kinds registered; those without a status may be served.
+// newConfigurator is for an API server with the resources a, b and c of example.org (only c is not namespaced), and d, which cannot
+// be watched. down.example.org does not answer. It has all claim kinds registered; those without a status may be served.
 func newConfigurator(t *testing.T, c *controllertest.Cached, ca []byte, unregistered ...string) *Configurator {
 	t.Helper()
 	served := func(plural string, verbs ...string) metav1.APIResource {
@@ -146,7 +146,7 @@ func TestRounds(t *testing.T) {
 	const guardedA, guardedB = "a.example.org" + guard + " v1 Namespaced", "b.example.org" + guard + " v1 Namespaced"
 	for name, tc := range map[string]struct {
 		reason       string
-		before       []string // entries; a nil list says that there is no configuration
+		before       []string // entries; a nil list means that there is no configuration
 		claims       []v1beta1.ClaimKind
 		classes      []v1beta1.ClassKind // nil, it is a round of claims
 		crds         []string

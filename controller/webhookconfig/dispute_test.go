@@ -226,7 +226,7 @@ func TestValidatingEntries(t *testing.T) {
 	assert.Equal(t, []Entry{e}, read[v1beta1.ClassConfiguration].Webhooks)
 }
 
-// Terms that we wrote ourselves go when they are due no more.
+// Terms that we wrote ourselves go when they are no longer due.
 func TestKeepTerms(t *testing.T) {
 	in := func(labels string, keys ...string) *metav1.LabelSelector {
 		s, err := metav1.ParseToLabelSelector(labels)

@@ -29,7 +29,7 @@ func TestEntries(t *testing.T) {
 			%s
 		}`, name, path, rule, map[bool]string{true: `"matchLabels": {"env": "prod"}, `}[namespaces != ""]+`"matchExpressions": [`, more)
 	}
-	const ( // They ask for the type of each parent last, after what most claims are told by.
+	const ( // They ask for the type of each parent last, after what identifies most claims.
 		noReference = `!("spec" in object) || !("classRef" in object["spec"]) || object["spec"]["classRef"] == null || type(object) != map || type(object["spec"]) != map` +
 			` || [object["spec"]["classRef"]].exists(r, type(r) == map && !(has(r.name) && type(r.name) == string && r.name != "")` +
 			` && (oldObject != null || r.all(f, f in ["apiVersion", "kind", "namespace", "name"]) && r.exists(f, r[f] != "" && r[f] != null)))`

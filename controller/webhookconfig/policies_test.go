@@ -28,7 +28,7 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// policyServer is an API server that stores policies, and calls of which are counted.
+// policyServer is an API server that stores policies, and counts its calls.
 type policyServer struct {
 	*controllertest.Cached
 	stored   map[string]map[string]client.Object // policies and bindings, by kind and name
@@ -72,7 +72,7 @@ func (s *policyServer) List(ctx context.Context, l client.ObjectList, opts ...cl
 	return meta.SetList(l, all)
 }
 
-// Create stores a policy, of which there must be none, at the first version.
+// Create stores a policy, which must be new, at the first version.
 func (s *policyServer) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
 	if s.writeErr != nil {
 		return s.writeErr
@@ -435,7 +435,7 @@ func TestOneBadPolicy(t *testing.T) {
 	}
 }
 
-// TestOneBadClaimKind has a panic where it is told which policy is due.
+// TestOneBadClaimKind has a panic where it learns which policy is due.
 func TestOneBadClaimKind(t *testing.T) {
 	p := newPolicyWorld(t)
 	other := p.ClaimKinds[0]

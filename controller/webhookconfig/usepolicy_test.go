@@ -137,7 +137,7 @@ func (p usePolicy) refused(t *testing.T, before, now map[string]any, namespace s
 	return ""
 }
 
-// useClasses are classes of kinds of which some forms of reference cannot distinguish all.
+// useClasses are classes of kinds that some forms of reference cannot distinguish.
 func useClasses() (all []*inventory.Classes) {
 	for name, kind := range map[string]schema.GroupVersionKind{
 		"golds.example.org": {Group: "example.org", Version: "v1", Kind: "Gold"},
@@ -232,7 +232,7 @@ func TestUsePolicyAgrees(t *testing.T) {
 	}
 }
 
-// expectedOf a reference is none if it names no class, refused if it names none that can be, or the classes that it may mean.
+// expectedOf a reference is empty if it names no class, refused if it names none that can be, or the classes that it may mean.
 func expectedOf(view *selector.View, object map[string]any, reference any) (expected string, uses []string) {
 	fields, isObject := reference.(map[string]any)
 	switch {

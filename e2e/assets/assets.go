@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// envAssets is envtest's own variable: whoever has its binaries already need not build any.
+// envAssets is envtest's own variable: with binaries in it, none need be built.
 const envAssets = "KUBEBUILDER_ASSETS"
 
 // envKubernetes chooses the release that is built: "oldest" is the oldest that classbind supports, and nothing the newest.
@@ -146,7 +146,7 @@ func lock(ctx context.Context, name string, progress io.Writer) (unlock func(), 
 		return nil, err
 	}
 	for waiting := false; ; waiting = true {
-		// Not blocking: a blocked flock would not hear of ctx.
+		// Not blocking: a blocked flock would ignore ctx.
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return func() { _ = f.Close() }, nil

@@ -48,7 +48,7 @@ func (s source) ldflags() string {
 	return fmt.Sprintf("-s -w -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s", pkg, s.version, major, minor)
 }
 
-// minor version of Kubernetes, of which any patch is good enough to download.
+// minor version of Kubernetes, any patch of which is good enough to download.
 func (s source) minor() (major, minor string) {
 	major, rest, _ := strings.Cut(strings.TrimPrefix(s.version, "v"), ".")
 	minor, _, _ = strings.Cut(rest, ".")

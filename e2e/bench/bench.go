@@ -37,9 +37,9 @@ type Settings struct {
 	Rounds int
 	Round  time.Duration
 	// Connections of a closed loop that drives a webhook. Four keep two cores busy, the load included. With eight, both webhooks answer as
-	// many reviews a second as with four, and the p99 of both is about 3 ms: then it tells more of the queue than of a webhook.
+	// many reviews a second as with four, and the p99 of both is about 3 ms: then it measures the queue more than a webhook.
 	Connections int
-	// Progress is told what goes on.
+	// Progress is called with what goes on.
 	Progress io.Writer
 
 	// How many classes and kinds there are. All kinds of class serve all kinds of claim, and matches, a divisor of the classes, match one.

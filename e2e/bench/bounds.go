@@ -46,7 +46,7 @@ func (r *run) measure(name string, n int, of func(from, to int) float64) {
 }
 
 // judge what was measured, and print it. A bound is missed if the measure is beyond it by more than its spread; within the spread, the run
-// cannot tell. An error names the bounds that are missed; after a run of all parts, each bound has a measure.
+// cannot decide. An error names the bounds that are missed; after a run of all parts, each bound has a measure.
 func (r *run) judge() error {
 	var bounds []bound
 	if err := yaml.UnmarshalStrict(boundsFile, &bounds); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/classbind/classbind/e2e/controlplane/etcdclient"
 )
 
-// batch is how many classes are written in one transaction, of which etcd allows 128.
+// batch is how many classes are written in one transaction; etcd allows 128.
 const batch = 100
 
 // class of a cluster's.

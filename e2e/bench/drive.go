@@ -85,7 +85,7 @@ func (r *run) compare(ctx context.Context, what string, all ...*contender) error
 		}
 		slices.Reverse(all)
 	}
-	if r.Rounds%2 == 0 { // They are reversed once more than there are rounds.
+	if r.Rounds%2 == 0 { // They are reversed one time more than there are rounds.
 		slices.Reverse(all)
 	}
 	rows := []string{"|requests/s|p50 ms|p99 ms|CPU µs|changes/s"}

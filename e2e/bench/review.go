@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// opinion of a claim about its class: fields of its spec. The zero value is none.
+// opinion of a claim about its class: fields of its spec. The zero value is no opinion.
 type opinion map[string]any
 
 // askingFor classes of a pool.

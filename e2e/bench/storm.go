@@ -27,7 +27,7 @@ const (
 )
 
 // measureStorm drives classbind at a steady rate, which leaves time for changes: without any change; with changes to classes of all kinds
-// that are registered; and with as many to as many kinds that are not, of which each is watched, and what comes is discarded. So etcd and
+// that are registered; and with as many to as many kinds that are not; each is watched, and what comes is discarded. So etcd and
 // the API server do the same for both, on the same processors. What the changes of registered kinds have more is classbind's.
 func (r *run) measureStorm(ctx context.Context) (err error) {
 	if err := r.fill(ctx, min(stormed, r.classes), r.freeKindNames()); err != nil {
@@ -59,7 +59,7 @@ func (r *run) measureStorm(ctx context.Context) (err error) {
 	}
 	quiet := &contender{name: "no changes", drive: steady}
 	elsewhere, here := in("changes of kinds that others watch", r.freeKindNames()), in("changes of the claims' classes", r.classKindNames())
-	what := fmt.Sprintf("storm: %d reviews a second while classes change, %d a second, of which the API server learns from etcd",
+	what := fmt.Sprintf("storm: %d reviews a second while classes change, %d a second: the API server learns it from etcd",
 		r.claims, r.changes)
 	if err := r.compare(watching, what, quiet, elsewhere, here); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (r *run) measureStorm(ctx context.Context) (err error) {
 	return nil
 }
 
-// discard what a watch of a kind tells, until the context ends.
+// discard what a watch of a kind sends, until the context ends.
 func (r *run) discard(ctx context.Context, kind string) error {
 	events, err := r.client.Get().Resource(plural(kind)).Param("watch", "true").Stream(ctx)
 	if err == nil {
@@ -81,7 +81,7 @@ func (r *run) discard(ctx context.Context, kind string) error {
 	return nil
 }
 
-// gale changes a label of classes. It writes to etcd itself, of which the API server learns as it does of what another API server writes:
+// gale changes a label of classes. It writes to etcd itself: the API server learns it as it does of what another API server writes:
 // two cores do not let a thousand writes a second through this one beside claims.
 type gale struct {
 	etcd      *clientv3.Client

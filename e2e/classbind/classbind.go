@@ -94,7 +94,7 @@ func Start(command, kubeconfig string, log io.Writer, flags ...string) (*Process
 func Run(cmd *exec.Cmd, log io.Writer) (*Process, error) {
 	p := &Process{cmd: cmd, exited: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C does not reach it: whoever starts a replica stops it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C does not reach it: the starter of a replica stops it.
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func (p *Process) Kill() {
 	p.err = nil
 }
 
-// FreePorts of localhost were free a moment ago; all are held until the last is found. A kernel does not give them to outgoing connections,
+// FreePorts of localhost were free when found; all are held until the last is found. A kernel does not give them to outgoing connections,
 // whose ports begin at 32768 or above: such a connection could take one before it is listened on.
 func FreePorts(n int) ([]string, error) {
 	const first, end = 10000, 32768

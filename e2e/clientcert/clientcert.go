@@ -1,5 +1,5 @@
 // Package clientcert makes the certificate with which an API server calls webhooks,
-// and the files that tell it to use that. docs/install.md has the same by hand.
+// and the files that make it use that. docs/install.md has the same by hand.
 package clientcert
 
 import (

@@ -14,7 +14,7 @@ import (
 
 // Settings of a comparison.
 type Settings struct {
-	// Progress is told what goes on.
+	// Progress is called with what goes on.
 	Progress io.Writer
 	// Rounds of turns of creates, for each number of clients.
 	Rounds int

@@ -66,7 +66,7 @@ func (w *world) measureRepeats(names string, dryRun bool) measure {
 				body := claim(c.kind, name, fmt.Sprint("pool-", i%pools))
 				var err error
 				classes[n], err = w.createClaim(ctx, c, body, options...)
-				for try := 0; apierrors.IsInternalError(err) && try < 5; try++ { // The API server used a connection once more.
+				for try := 0; apierrors.IsInternalError(err) && try < 5; try++ { // The API server used a connection again.
 					classes[n], err = w.createClaim(ctx, c, body, options...)
 				}
 				if err == nil && options == nil {

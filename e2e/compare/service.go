@@ -94,7 +94,7 @@ func (s *service) restart(ctx context.Context) error {
 
 func address(p *classbind.Process) string { return strings.TrimPrefix(p.URL, "https://") }
 
-// stop all replicas. Their errors are of no interest: some end with one when they are told to.
+// stop all replicas. Their errors are of no interest: some end with one when they are stopped.
 func (s *service) stop() error {
 	for _, p := range s.replicas {
 		if p != nil {

@@ -53,7 +53,7 @@ rules:
 
 // Options of a control plane. The zero value is a good one.
 type Options struct {
-	// Progress is told about the building of the binaries, when they have to be.
+	// Progress is called about the building of the binaries, when they have to be.
 	Progress io.Writer
 	// APIServers on the one etcd; 0 means 1.
 	APIServers int
@@ -327,7 +327,7 @@ func (c *ControlPlane) connect(ctx, controllers context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The API server is ready a little before it has made its own namespaces, of which this is the last.
+	// The API server is ready a little before it has made its own namespaces; this is the last.
 	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
 		_, err := clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
 		return err == nil, client.IgnoreNotFound(err)

@@ -14,7 +14,7 @@ type Report struct {
 	Creations, Failures, Late int
 	// Unbound claims are stored, without a class.
 	Unbound int
-	// Unlike are those of which the answer was not what is stored: another class, or no such claim.
+	// Unlike are those whose answer was not what is stored: another class, or no such claim.
 	Unlike int
 	// Foreign claims were given a class that they may not have.
 	Foreign int

@@ -32,7 +32,7 @@ func (s *Sort) Millis(share float64) float64 { return Milliseconds(Quantile(s.To
 
 // TakeTurns has so many clients create claims of all sorts, so many turns of each after those that warm up, each time in another order.
 func TakeTurns(ctx context.Context, clients, turns, warm int, sorts ...*Sort) error {
-	orders := rand.New(rand.NewPCG(1, uint64(clients))) //nolint:gosec // Nobody has to guess it, and a run can be repeated.
+	orders := rand.New(rand.NewPCG(1, uint64(clients))) //nolint:gosec // It need not be hard to guess, and a run can be repeated.
 	for turn := range warm + turns {
 		for n, i := range orders.Perm(len(sorts)) {
 			s := sorts[i]

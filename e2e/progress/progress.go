@@ -30,7 +30,7 @@ func every(w io.Writer) time.Duration {
 	return 30 * time.Second
 }
 
-// Ticking does something until it is told to end, as often as w wants to be written to.
+// Ticking does something until it has to end, as often as w wants to be written to.
 func Ticking(w io.Writer, do func()) (end func()) {
 	tick, ended, done := time.NewTicker(every(w)), make(chan struct{}), make(chan struct{})
 	go func() {

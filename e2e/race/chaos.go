@@ -12,7 +12,7 @@ import (
 
 const (
 	// slack is what the next default may take beyond the window: until it is tried
-	// again, and the time that a write takes of which a second webhook is asked.
+	// again, and the time that a write takes with a second webhook.
 	slack = 2 * time.Second
 	// tryAgain is how often the next default is tried.
 	tryAgain = 250 * time.Millisecond
@@ -146,7 +146,7 @@ func (l *lane) nextDefault(ctx context.Context, claimKind string) ([]answer, err
 			if err := l.create(ctx, class); err != nil {
 				return nil, err
 			}
-		default: // What nobody answered for in the burst may have been stored after it.
+		default: // What got no answer in the burst may have been stored after it.
 			if err := l.replay(ctx); err != nil || l.hasDefault(claimKind) {
 				return answers, err
 			}

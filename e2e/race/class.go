@@ -45,7 +45,7 @@ func (l *lane) object(c Class, annotations map[string]string) *unstructured.Unst
 	return object
 }
 
-// plainly does a write that is none of the guard's business, which only the API server can be too slow for: chaos gives it little time.
+// plainly does a write that does not concern the guard, which only the API server can be too slow for: chaos gives it little time.
 func plainly(ctx context.Context, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()

@@ -110,7 +110,7 @@ func (f *Fleet) Stop() error {
 	return os.RemoveAll(f.logs)
 }
 
-// calls of the webhook that each replica has answered, after a kill anew.
+// calls of the webhook that each replica has answered, counted from zero after a kill.
 func (f *Fleet) calls(ctx context.Context) ([]int, error) {
 	all := make([]int, len(f.replicas))
 	for i, r := range f.replicas {

@@ -27,7 +27,7 @@ const (
 	RefusedByOther Outcome = "refused by the second webhook after the guard"
 	// Overtaken by another write of the same class: it is there, is gone, or has changed.
 	Overtaken Outcome = "overtaken"
-	// Unanswered, as far as the writer can tell: a replica was killed, or time ran out.
+	// Unanswered, as far as the writer knows: a replica was killed, or time ran out.
 	Unanswered Outcome = "without an answer of the webhook"
 	Unexpected Outcome = "refused for no known reason"
 )

@@ -17,7 +17,7 @@ import (
 )
 
 // Race all rounds of a scenario, each of so many writers. The result is valid
-// beside an error, too, which says that the race could not go on.
+// beside an error, too, which means that the race could not go on.
 func (f *Fleet) Race(ctx context.Context, s Scenario, rounds, writers int) (Result, error) {
 	ctx, cancel := context.WithCancel(ctx) // of the watches
 	defer cancel()

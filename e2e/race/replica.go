@@ -87,7 +87,7 @@ func (r *replica) kill(ctx context.Context) error {
 	r.process.Kill()
 	r.fleet.balancer.Remove(r.address())
 	err := r.start(ctx)
-	for try := 1; err != nil && try < 5; try++ { // Its port was free a moment ago, and may have been taken since.
+	for try := 1; err != nil && try < 5; try++ { // Its port was free when chosen, and may have been taken since.
 		r.process.Kill()
 		err = r.start(ctx)
 	}

@@ -90,7 +90,7 @@ func (r *report) end(calls []int) {
 		parts = append(parts, fmt.Sprintf("the next default was waited for %d times, at most %.1f s", r.waits, r.longest.Seconds()))
 	}
 	if r.forged > 0 {
-		parts = append(parts, fmt.Sprintf("%d forged reviews, of which %d were allowed", r.forged, r.believed))
+		parts = append(parts, fmt.Sprintf("%d forged reviews, %d of them allowed", r.forged, r.believed))
 	}
 	_, _ = fmt.Fprintln(r.progress, strings.Join(parts, "; "))
 }

@@ -46,8 +46,8 @@ var (
 // Scenarios are those of the proof.
 //
 // The default window is so long that a round which waits for it would be the only one for minutes: but for chaos, which has a shorter one,
-// all classes of a round are left in place, default no more, until the next round is over. What the Leases remember is then seen to have
-// been stored, and nobody waits.
+// all classes of a round are left in place, no longer default, until the next round is over. What the Leases remember is then seen to have
+// been stored, and no one waits.
 //
 // The outermost clocks of skew are as far apart as the window is long: replicas count it by what they have seen, each for itself.
 func Scenarios() []Scenario {

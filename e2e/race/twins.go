@@ -11,8 +11,8 @@ const twins = 4
 // Of threeForTwo, the twin serves both claim kinds, the class that is mostly in its way the second alone, and the next default the first.
 var twin, held, next = Class{"B", "twin"}, Class{"C", "held"}, Class{"A", nextName}
 
-// twinsRound has several clients mark one class that serves two claim kinds, of which one has a default, or gets one at the same time.
-// Whoever of them is refused, the next default of the other claim kind must not have to wait.
+// twinsRound has several clients mark one class that serves two claim kinds; one has a default, or gets one at the same time.
+// Whichever is refused, the next default of the other claim kind must not have to wait.
 func (l *lane) twinsRound(ctx context.Context, _ int) error {
 	var writes []write
 	for range twins {

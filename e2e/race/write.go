@@ -63,7 +63,7 @@ type answer struct {
 	err   error
 }
 
-// ask for the write. Whether the guard refused it can be told at once; what its message was worth, only after the round.
+// ask for the write. Whether the guard refused it is known at once; what its message was worth, only after the round.
 func (l *lane) ask(ctx context.Context, w write) answer {
 	limited, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()

@@ -76,7 +76,7 @@ func orders(count int) string {
 	return all.String()
 }
 
-// sampled is a world with classbind, the sample, and databases of which some have no class.
+// sampled is a world with classbind, the sample, and databases, some of which have no class.
 func sampled(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)

@@ -144,7 +144,7 @@ func (c *condition) expression(k *v1beta1.ClaimKind) string {
 }
 
 // ReferenceIsUnset is the CEL expression that reports whether a claim has no class reference, as ClassReference.HasReference does. In an
-// update, or with nameless, every object without a name counts as none: the name must not be lost.
+// update, or with nameless, every object without a name counts as absent: the name must not be lost.
 func ReferenceIsUnset(k *v1beta1.ClaimKind, object string, nameless bool) string {
 	at, emptyIsUnset := fields.Path(k.Spec.Reference.Names()), k.Spec.Reference.EmptyIsUnset()
 	unset, value := at.IsUnset(object), at.At(object)

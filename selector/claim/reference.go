@@ -18,7 +18,7 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// ClassReference is the class reference of the claims of one kind: where it is, how it is written, and what counts as none.
+// ClassReference is the class reference of the claims of one kind: where it is, how it is written, and what counts as absent.
 type ClassReference struct {
 	Path     fields.Path
 	Form     *Form
@@ -164,7 +164,7 @@ func annotate(to []fields.Operation, reference fields.Path, isAnnotated bool, te
 	return append(to, fields.Add(decision[:2].Pointer(), fmt.Appendf(nil, `{"%s":%s}`, decision[2], fields.AppendText(nil, text))))
 }
 
-// removeFields appends what takes out of a reference that counts as none by claims.when the fields
+// removeFields appends what takes out of a reference that counts as absent by claims.when the fields
 // that the reference to the class goes without. Otherwise it would name another class.
 func (r *ClassReference) removeFields(to []fields.Operation, in *Intake, class Target) []fields.Operation {
 	if !r.Decides {
@@ -207,7 +207,7 @@ func PlaceOf(group, kind, namespace, name string) uint64 {
 	return maphash.Comparable(Seed, [...]string{group, kind, namespace, name})
 }
 
-// HasReference reports whether a claim has a class reference. One on which claims.when decides counts as none if claims.when may be true.
+// HasReference reports whether a claim has a class reference. One on which claims.when decides counts as absent if claims.when may be true.
 func (r *ClassReference) HasReference(object map[string]any) bool {
 	value, _ := r.setValue(r.Path.Lookup(object))
 	return value != nil && !r.MayRebind(object)
@@ -234,7 +234,7 @@ func (f *Form) isBegun(reference map[string]any) (begun bool) {
 	return begun
 }
 
-// isNamed reports whether a claim names its class. One on which claims.when decides counts as none if claims.when may be true.
+// isNamed reports whether a claim names its class. One on which claims.when decides counts as absent if claims.when may be true.
 func (r *ClassReference) isNamed(object map[string]any) bool {
 	value, _ := r.namedValue(r.Path.Lookup(object))
 	return value != nil && !r.MayRebind(object)
@@ -266,12 +266,12 @@ func (r *ClassReference) namedValue(found any, err *field.Error) (any, *field.Er
 	return found, nil
 }
 
-// given reads what the author has set of a reference that counts as none.
+// given reads what the author has set of a reference that counts as absent.
 func (r *ClassReference) given(object map[string]any) (*Given, field.ErrorList) {
 	value, _ := r.Path.Lookup(object)
 	reference, _ := value.(map[string]any)
 	if name, _ := reference["name"].(string); name != "" || len(reference) == 0 {
-		return nil, nil // One with a name counts as none by claims.when, and is replaced whole.
+		return nil, nil // One with a name counts as absent by claims.when, and is replaced whole.
 	}
 	texts, hasGroup := map[string]any{}, false
 	for _, name := range r.Form.Fields {

@@ -38,8 +38,8 @@ type Restoration struct {
 
 // Restore puts the class reference back that an update has removed from a claim: the whole value that was stored. Of a reference that the
 // update has without a name, it puts back the fields of its form: that is what a server-side apply leaves, if it gives up a reference whose
-// other fields another manager owns. One that counts as none to claims.when, such as a default of the schema, it replaces. The old and the
-// new object are valid JSON.
+// other fields another manager owns. One that counts as absent to claims.when, such as a default of the schema, it replaces. The old and
+// the new object are valid JSON.
 func (r *Reader) Restore(stored, updated []byte) (res Restoration, err error) {
 	before, err := r.DecodeValid(stored)
 	if err != nil {

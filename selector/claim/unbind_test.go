@@ -20,7 +20,7 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// pool is a class of which a reference of every form says all that it can.
+// pool is a class that a reference of every form names in full.
 var pool = Target{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, Namespace: "team", Name: "fast"}
 
 // authored are the claims that an author may write: with each part of the reference to pool, fields that the form does not have, and nothing.

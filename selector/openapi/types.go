@@ -19,7 +19,7 @@ import (
 // one that is not known. A related object is related.NAME.
 type Types map[string][]*Schema
 
-// TypeOf the field of a variable at a path, empty if it is not known, or not the same in all schemas. The error says that
+// TypeOf the field of a variable at a path, empty if it is not known, or not the same in all schemas. The error means that
 // none of them has the field: see expression.TypeOf.
 func (t Types) TypeOf(variable string, p fields.Path) (string, error) {
 	schemas, ok := t[variable]

@@ -130,7 +130,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		initial   []object
 		scripts   []script
 		accidents bool
-		// stuck reports whether without the rule a default is refused for good, though nobody has it.
+		// stuck reports whether without the rule a default is refused permanently, though no class has it.
 		stuck bool
 	}{
 		"Precondition":                  {rules: without(func(r *rules) { r.precondition = false }), of: oneSeat, initial: oneSeat.initial[0], scripts: []script{{create, a}, {create, b}}},

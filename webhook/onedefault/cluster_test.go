@@ -150,7 +150,7 @@ func TestClusterWrites(t *testing.T) {
 	}
 }
 
-// TestTooManySeats proves that whoever moves a default class through partitions fills neither etcd nor our memory, and refuses no one else.
+// TestTooManySeats proves that a user who moves a default class through partitions fills neither etcd nor our memory, and refuses no one else.
 func TestTooManySeats(t *testing.T) {
 	cluster, leases := newCluster(nil, nil)
 	of := func(n int) inventory.Seat {

@@ -69,7 +69,7 @@ type script struct {
 // object is a stored class; uid 0 means none.
 type object struct {
 	uid, version int
-	// seats of which it is the default.
+	// seats whose default it is.
 	seats seatSet
 }
 

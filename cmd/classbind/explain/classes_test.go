@@ -29,7 +29,7 @@ type reviewer struct {
 	*apiServer
 	// allowed are classes by user, and by group.
 	allowed map[string][]string
-	// alone reports whether nobody may ask about others.
+	// alone reports whether questions about others are forbidden.
 	alone bool
 
 	mu       sync.Mutex
@@ -219,7 +219,7 @@ func TestClassesOfMany(t *testing.T) {
 	assert.Len(t, api.reviewed, many+1)
 }
 
-// TestKindsUse binds claims as the command bind does, by the right of the namespace, whoever creates claims.
+// TestKindsUse binds claims as the command bind does, by the right of the namespace, for every creator of claims.
 func TestKindsUse(t *testing.T) {
 	for _, subject := range []string{"Namespace", "Requester"} {
 		api := newReviewer(subject, map[string][]string{ofTeam: {"b"}, me: {"a"}}, "")

@@ -57,7 +57,7 @@ type fixture struct {
 
 	world.Kinds
 	served map[string]cluster.Resource
-	// unread are the kinds that the user may not read. down are those for which nobody answers.
+	// unread are the kinds that the user may not read. down are those that do not answer.
 	unread, down []string
 	// namespace of classbind, as the flag has it.
 	namespace string

@@ -415,7 +415,7 @@ func TestWithoutLeader(t *testing.T) {
 	w := newFixture(t)
 	w.lease.Spec.HolderIdentity = nil
 	for ready, want := range map[int32]string{
-		0: "3 of 3 ready, as the last leader wrote\n", // Nobody keeps it.
+		0: "3 of 3 ready, as the last leader wrote\n", // It is no longer kept.
 		2: "3 of 3 ready\n",                           // --leader-elect=false
 	} {
 		w.deployment.Status.ReadyReplicas = ready

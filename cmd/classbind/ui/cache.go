@@ -332,14 +332,14 @@ func (s *snapshot) find(name string) (*kind, error) {
 }
 
 // explanation of a claim: as it is stored, and as if it was created now.
-type explanation struct{ Stored, Anew *explain.Item }
+type explanation struct{ Stored, Fresh *explain.Item }
 
 // explain a claim by the registrations and classes of the snapshot.
 func (s *snapshot) explain(ctx context.Context, name claimName) (e explanation, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.Stored, err = explain.Stored(ctx, s.cluster, name.Kind, name.Namespace, name.Name, false); err == nil {
-		e.Anew, err = explain.Stored(ctx, s.cluster, name.Kind, name.Namespace, name.Name, true)
+		e.Fresh, err = explain.Stored(ctx, s.cluster, name.Kind, name.Namespace, name.Name, true)
 	}
 	if err != nil {
 		return e, err

@@ -53,7 +53,7 @@ func TestAge(t *testing.T) {
 			require.Len(t, began, 2, "The pause after a read of %s should be over.", took)
 			assert.Equal(t, took+pause, began[1].Sub(began[0]), "The pause after a read of %s", took)
 
-			time.Sleep(35*time.Minute - time.Second) // Nobody looks: one read at most begins, which was wanted before.
+			time.Sleep(35*time.Minute - time.Second) // No page is open: one read at most begins, which was wanted before.
 			synctest.Wait()
 			reads := len(began)
 			require.LessOrEqual(t, reads, 3)

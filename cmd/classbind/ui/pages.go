@@ -265,7 +265,7 @@ func (p *pages) claim(s *page, r *http.Request) error {
 		s.message("Claim "+name.String(), message{Text: "The claim cannot be explained.", Detail: truncate.Error(err).Error()})
 		return nil
 	}
-	now := &e.Anew.Explanation
+	now := &e.Fresh.Explanation
 	others := len(now.NearMisses) + now.FarMisses
 	s.Screen, s.Title = "claim", name.String()
 	s.Body = claimBody{

@@ -94,7 +94,7 @@ func show(t *testing.T, s state, target string) (int, string) {
 	return w.Code, w.Body.String()
 }
 
-// TestHostile has names that nobody could give to an object today.
+// TestHostile has names that no object can have today.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	k := &kind{Name: hostile, Claims: 1, Without: 1, Notes: []string{hostile}, Findings: []status.Finding{{Where: hostile, What: hostile, Do: hostile}}}

@@ -33,7 +33,7 @@ func TestKindsOfFiles(t *testing.T) {
 		"Circle": {"We should not go round.", func(path string) error { return os.Symlink(filepath.Base(path), path) }, "too many levels", "is left out"},
 		"FIFO":   {"We should wait for nobody.", func(path string) error { return syscall.Mkfifo(path, 0o600) }, "no regular file", "is left out"},
 		"Device": {"We should read no device, which never ends.", func(path string) error { return os.Symlink("/dev/zero", path) }, "no regular file", "is left out"},
-		"Socket": {"We should read no socket.", func(path string) error { _, err := net.Listen("unix", path); return err }, "no regular file", "is left out"}, //nolint:noctx // Nobody connects.
+		"Socket": {"We should read no socket.", func(path string) error { _, err := net.Listen("unix", path); return err }, "no regular file", "is left out"}, //nolint:noctx // No client connects.
 		"Large": {"We should read within a limit.", func(path string) error {
 			f, err := os.Create(path) //nolint:gosec // It is the test's.
 			if err == nil {
@@ -73,7 +73,7 @@ func TestKindsOfFiles(t *testing.T) {
 // TestReadingEnds with the context, where standard input never does.
 func TestReadingEnds(t *testing.T) {
 	t.Parallel()
-	in, writer := io.Pipe() // Nobody writes, until the end.
+	in, writer := io.Pipe() // It gets no data, until the end.
 	defer func() { _ = writer.Close() }()
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
@@ -84,7 +84,7 @@ func TestReadingEnds(t *testing.T) {
 	require.ErrorContains(t, err, "larger than 32 MiB")
 }
 
-// TestDefaults states the defaults once more, as docs/register-kinds.md does. They agree with the CRD because they are read from it.
+// TestDefaults states the defaults again, as docs/register-kinds.md does. They agree with the CRD because they are read from it.
 func TestDefaults(t *testing.T) {
 	for object, want := range map[string]string{
 		`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}}`: `{"claims": {"skipIfSet": [{"path": ".spec.resourceRef"}], "namespaceSelector": {}},

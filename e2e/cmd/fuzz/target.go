@@ -43,7 +43,7 @@ func (p *tested) fuzz(ctx context.Context, target string) error {
 	if err != nil {
 		return err
 	}
-	c.Stderr = c.Stdout // Package testing tells there of its progress.
+	c.Stderr = c.Stdout // Package testing reports its progress there.
 	if err := c.Start(); err != nil {
 		return fmt.Errorf("cannot start: %w", err)
 	}

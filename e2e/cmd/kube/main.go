@@ -39,8 +39,8 @@ func main() {
 	}
 }
 
-// exitWithParent keeps a test that is killed from leaving a control plane behind. Being
-// told by the kernel (PR_SET_PDEATHSIG) would be neater, but is the parent's to set up,
+// exitWithParent keeps a test that is killed from leaving a control plane behind. A
+// signal of the kernel (PR_SET_PDEATHSIG) would be neater, but is the parent's to set up,
 // which envtest does not, and fires when the parent's thread ends, not its process.
 func exitWithParent() {
 	for parent := os.Getppid(); os.Getppid() == parent; {

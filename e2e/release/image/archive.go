@@ -19,7 +19,7 @@ import (
 )
 
 // Archive returns an OCI archive, an OCI layout in a tar file, of one image, a
-// v1.Image or a v1.ImageIndex, which whoever loads it finds under the name ref.
+// v1.Image or a v1.ImageIndex, which loads under the name ref.
 func Archive(ref string, image mutate.Appendable) (archive []byte, err error) {
 	tag, err := name.NewTag(ref, name.StrictValidation)
 	if err != nil {

@@ -23,7 +23,7 @@ const (
 	Bytes        = 1 << 20
 	BytesPerByte = 8
 
-	// instrumented code, which tells the fuzzer where it has been, takes up to this
+	// instrumented code, which shows the fuzzer where it has been, takes up to this
 	// many times as long. The worst inputs are measured again without.
 	instrumented = 3
 

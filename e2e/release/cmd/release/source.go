@@ -66,7 +66,7 @@ func (p project) source(ctx context.Context, version string) (source, error) {
 	return s, nil
 }
 
-// checkTree refuses a folder that is not what a commit says, because nobody could build it again.
+// checkTree refuses a folder that is not what a commit says, because it could not be built again.
 func (p project) checkTree(ctx context.Context) error {
 	// The source in an archive, unpacked in the repository of somebody else, is below its root.
 	below, err := p.git(ctx, "rev-parse", "--show-prefix")
