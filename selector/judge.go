@@ -80,7 +80,7 @@ func (k *ClaimKind) judge(ctx context.Context, claim Subject, c *inventory.Class
 	return f.last.by, f.last.err
 }
 
-// evaluate the judged tests. The claim has so much left, of which the budget has what one class may cost.
+// evaluate the judged tests. The claim has so much left; the budget has what one class may cost.
 func (k *ClaimKind) evaluate(ctx context.Context, claim Subject, c *inventory.Class, left uint64) (*Test, error) {
 	by, err := firstDrop(ctx, k.judged(), claim, c)
 	switch {

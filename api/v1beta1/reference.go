@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Reference is the class reference of a claim: where it is, in which form, and what counts as none.
+// Reference is the class reference of a claim: where it is, in which form, and what counts as absent.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.path) || has(self.form) && self.form == 'Name'",message="a label or an annotation is a string: set form to Name",fieldPath=".form"
 // +kubebuilder:validation:XValidation:rule="has(self.path) || !has(self.whenParentAbsent) || self.whenParentAbsent == 'Create'",message="a label or an annotation has no parent that could be absent: leave this field out",fieldPath=".whenParentAbsent"
