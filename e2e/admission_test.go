@@ -465,7 +465,7 @@ func TestCompany(t *testing.T) {
 	const group = "company.test"
 	w.install(t, fmt.Sprintf(schemaOfClaims, group, "imageCatalogRef: {type: object, required: [kind, name, major], properties: "+
 		"{apiGroup: {type: string}, kind: {type: string}, name: {type: string}, major: {type: integer}}}")+
-		kinds(group, "{reference: {path: .spec.imageCatalogRef, form: TypedLocalObjectReference, whenEmpty: Bind, whenAbsent: LeaveAlone}}")+class(group, "Class", "usual", isDefault))
+		kinds(group, "{reference: {path: .spec.imageCatalogRef, form: TypedLocalObjectReference, whenAbsent: LeaveAlone}}")+class(group, "Class", "usual", isDefault))
 	w.awaitClasses(t, "classes."+group, 1)
 	w.awaitReference(t, documents(t, claimWith(group, "begun", "{imageCatalogRef: {major: 16}}"))[0], []string{"spec"},
 		map[string]any{"imageCatalogRef": map[string]any{"apiGroup": group, "kind": "Class", "name": "usual", "major": int64(16)}})

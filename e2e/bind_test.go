@@ -59,7 +59,7 @@ func TestBindStored(t *testing.T) {
 	w.namespaces(t, "stored-other")
 	w.resources(t, "Claim "+kind+" Namespaced", "Class classes."+group+" Cluster")
 	w.apply(t, storedClaims)
-	w.serves(t, vendor(group)+claimKind(kind, `{claims: {when: "!(has(claim.spec) && has(claim.spec.paused))", namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}}}`)+
+	w.serves(t, vendor(group)+claimKind(kind, `{reference: {path: .spec.classRef, whenEmpty: LeaveAlone}, claims: {when: "!(has(claim.spec) && has(claim.spec.paused))", namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}}}`)+
 		serving("classes."+group, kind)+class(group, "Class", "gold", "labels: {tier: gold}, "))
 	before := w.claimsIn(t, group, "")
 	admin := w.plane.Kubeconfig

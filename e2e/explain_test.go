@@ -335,7 +335,7 @@ func TestUnbind(t *testing.T) {
 	const group = "unbind.test"
 	w := sharedWorld(t)
 	w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster", "Other others."+group+" Cluster")
-	w.serves(t, lateVendor(group)+claimKind("claims."+group, "{whenUnmatched: BindLater, reference: {path: .spec.classRef, form: KindReference, whenEmpty: Bind}}")+
+	w.serves(t, lateVendor(group)+claimKind("claims."+group, "{whenUnmatched: BindLater, reference: {path: .spec.classRef, form: KindReference}}")+
 		serving("classes."+group, "claims."+group)+serving("others."+group, "claims."+group)+
 		tierClass(group, "gold")+class(group, "Other", "gold", "labels: {tier: gold}, "))
 	w.apply(t, claimWith(group, "given", "{classSelector: {matchLabels: {tier: gold}}, classRef: {kind: Other, major: '16'}}"))

@@ -81,7 +81,7 @@ func testOutcome(t *testing.T, group string, defaulting v1beta1.Defaulting) {
 		unopinionated bool
 	}{
 		"ClassReference":       {reason: "We should leave a claim with a class reference alone.", spec: "{classRef: {kind: Any, name: mine}}", class: "Any/mine"},
-		"EmptyClassReference":  {reason: "We should leave a claim alone whose reference is there, though it is empty.", spec: "{classRef: {}}", class: "/"},
+		"EmptyClassReference":  {reason: "We should take an empty reference for none.", spec: "{classRef: {}}", class: "SmallClass/standard"},
 		"NullClassReference":   {reason: "We should bind a claim whose reference is null.", spec: "{classRef: null, classSelector: {matchLabels: {tier: gold}}}", class: "BigClass/gold"},
 		"ResourceReference":    {reason: "We should leave a static claim alone.", spec: "{resourceRef: {name: db-1}}", class: ""},
 		"Labels":               {reason: "We should bind to a class that has the labels.", spec: "{classSelector: {matchLabels: {tier: gold}}}", class: "BigClass/gold"},
@@ -185,8 +185,8 @@ func TestReferences(t *testing.T) {
 		class(group, "ClusterClass", "quick-start", "namespace: default, "+isDefault)
 	for name, spec := range map[string]string{
 		"jobs":      "{reference: {label: kueue.x-k8s.io/queue-name, form: Name}, whenUnmatched: BindLater}",
-		"ingresses": "{claims: {skipIfSet: [{annotation: kubernetes.io/ingress.class}]}, reference: {path: .spec.ingressClassName, form: Name}}",
-		"secrets":   "{reference: {path: .spec.storeRef, form: KindReference, whenEmpty: Bind}}",
+		"ingresses": "{claims: {skipIfSet: [{annotation: kubernetes.io/ingress.class}]}, reference: {path: .spec.ingressClassName, form: Name, whenEmpty: LeaveAlone}}",
+		"secrets":   "{reference: {path: .spec.storeRef, form: KindReference}}",
 		"clusters":  "{reference: {path: .spec.topology.classRef, form: LocalObjectReference, whenParentAbsent: LeaveAlone}}",
 		"instances": "{reference: {path: .spec.clusterId, form: Name}, selector: {annotation: example.org/cluster-selector, whenAbsent: LeaveAlone}}",
 	} {
@@ -218,6 +218,7 @@ func TestReferences(t *testing.T) {
 		"LabelSet":        {"We should not be called for a job that names its queue.", "jobs", of("Job", "labelled", ", labels: {kueue.x-k8s.io/queue-name: mine}", "{}"), 0, []string{"metadata", "labels", "kueue.x-k8s.io/queue-name"}, "mine"},
 		"AnnotationSet":   {"We should leave alone an Ingress with the old annotation.", "ingresses", of("Ingress", "old", ", annotations: {kubernetes.io/ingress.class: nginx}", "{}"), 0, []string{"spec", "ingressClassName"}, nil},
 		"AnnotationUnset": {"We should bind an Ingress without it.", "ingresses", of("Ingress", "new", ", annotations: {a: b}", "{}"), 1, []string{"spec", "ingressClassName"}, "usual"},
+		"EmptyLeftAlone":  {"We should not be called for an Ingress that wants no class.", "ingresses", of("Ingress", "none", "", `{ingressClassName: ""}`), 0, []string{"spec", "ingressClassName"}, ""},
 		"KindGiven":       {"We should give the default class of the kind that the author set, and keep the rest.", "secrets", of("Secret", "given", "", "{storeRef: {kind: ClusterStore}}"), 1, []string{"spec", "storeRef"}, shared},
 		"NameEmpty":       {"We should take the empty name of a typed client for none.", "secrets", of("Secret", "empty", "", `{storeRef: {name: "", kind: ""}}`), 1, []string{"spec", "storeRef"}, own},
 		"OtherFields": {

@@ -221,7 +221,7 @@ var policyForms = map[string]policyForm{
 	},
 	"Label": {
 		reason: "We should write a label.",
-		claims: "Job jobs.policyforms.test Namespaced", spec: "reference: {label: queues.example.org/name, form: Name}",
+		claims: "Job jobs.policyforms.test Namespaced", spec: "reference: {label: queues.example.org/name, form: Name, whenEmpty: LeaveAlone}",
 		classes: "Queue queues.policyforms.test Cluster", metadata: isDefault,
 		bound:  []string{"", "metadata: {labels: {a: b}}", "metadata: {labels: {}}"},
 		others: []string{`metadata: {labels: {queues.example.org/name: ""}}`, "metadata: {labels: {queues.example.org/name: mine}}"},

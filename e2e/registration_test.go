@@ -197,7 +197,7 @@ func TestSchema(t *testing.T) {
 		"All":   "{classes: {namespaces: {from: All}}}",
 		"Names": "{classes: {namespaces: {from: Names, names: [a, b]}}}",
 		"Label": "{claims: {skipIfSet: [{label: a}, {annotation: kubernetes.io/ingress.class}]}, reference: {label: kueue.x-k8s.io/queue-name, form: Name}}",
-		"Forms": "{reference: {path: .spec.a, form: NamespacedReference, whenEmpty: Bind, whenParentAbsent: LeaveAlone}, classes: {namespaces: {from: All}}}",
+		"Forms": "{reference: {path: .spec.a, form: NamespacedReference, whenEmpty: LeaveAlone, whenParentAbsent: LeaveAlone}, classes: {namespaces: {from: All}}}",
 	} {
 		t.Run("Takes"+name, func(t *testing.T) {
 			w.created(t, claimKind("a."+strings.Repeat("a", 176), spec), client.DryRunAll, strict)
@@ -209,7 +209,7 @@ func TestSchema(t *testing.T) {
 		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "a.test"}, got))
 		assert.Equal(t, v1beta1.ClaimKindSpec{
 			Claims:        v1beta1.Claims{SkipIfSet: []v1beta1.Place{{Path: ".spec.resourceRef"}}},
-			Reference:     v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference, WhenEmpty: v1beta1.LeaveEmptyAlone, WhenAbsent: v1beta1.BindAbsent, WhenParentAbsent: v1beta1.CreateParent, Explicit: v1beta1.AllowExplicit, OnUnbind: v1beta1.RestoreReference},
+			Reference:     v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference, WhenEmpty: v1beta1.BindEmpty, WhenAbsent: v1beta1.BindAbsent, WhenParentAbsent: v1beta1.CreateParent, Explicit: v1beta1.AllowExplicit, OnUnbind: v1beta1.RestoreReference},
 			Selector:      v1beta1.ClassSelector{Path: ".spec.classSelector", Annotation: v1beta1.ClassSelectorAnnotation, WhenAbsent: v1beta1.NoSelectorDefault},
 			Classes:       v1beta1.Classes{Namespaces: v1beta1.ClassNamespaces{From: v1beta1.FromSameAsClaim}, Precedence: v1beta1.PrecedenceName},
 			Choice:        v1beta1.Choice{Strategy: v1beta1.WeightedRandom, Seed: v1beta1.SeedClaim, Annotate: v1beta1.AnnotateNothing},

@@ -56,7 +56,7 @@ func TestRead(t *testing.T) {
 			selector: "!beta,engine notin (mysql),region in (eu,us),ssd,tier=gold",
 		},
 		"ClassReferenceIsAnEmptyString": {reason: "We should take an empty string for set: a claim that wants no class says so with it", claim: `{spec: {classRef: ""}}`, selector: "nil", settled: "spec.classRef"},
-		"ClassReferenceIsAnEmptyObject": {reason: "We should take an empty object for set", claim: `{spec: {classRef: {}}}`, selector: "nil", settled: "spec.classRef"},
+		"ClassReferenceIsAnEmptyObject": {reason: "We should take an empty object for none", claim: `{spec: {classRef: {}}}`, selector: "nil"},
 		"SkipIfSetIsFalse":              {reason: "We should take any value but null for set", claim: `{spec: {resourceRef: false}}`, selector: "nil", settled: "spec.resourceRef"},
 		"SettledWithMalformedSelector":  {reason: "We should not judge the selector of a claim that is not ours to bind", claim: `{spec: {classRef: {name: gold}, classSelector: gold}}`, selector: "nil", settled: "spec.classRef"},
 		"OperatorUnknown":               {reason: "We should name the operator", claim: `{spec: {classSelector: {matchExpressions: [{key: a, operator: Exists}, {key: tier, operator: Foo}]}}}`, errs: one("spec.classSelector.matchExpressions[1].operator", invalid), message: "Foo"},
@@ -251,7 +251,7 @@ func TestRepetitionsAreMadeOnce(t *testing.T) {
 func TestOptional(t *testing.T) {
 	const required = `{type: object, properties: {spec: {type: object, properties: {ref: {type: object, required: [name, major], properties: {name: {type: string}, major: {type: integer}}}}}}}`
 	optional := spec(`{selector: {whenAbsent: DefaultIfAny}, whenUnmatched: Deny}`)
-	company := spec(`{reference: {path: ".spec.ref", form: LocalObjectReference, whenEmpty: Bind}, selector: {whenAbsent: Any}}`)
+	company := spec(`{reference: {path: ".spec.ref", form: LocalObjectReference}, selector: {whenAbsent: Any}}`)
 	begun := func(s *v1beta1.ClaimKindSpec) {
 		company(s)
 		s.Reference.WhenAbsent = v1beta1.LeaveAbsentAlone
@@ -277,7 +277,7 @@ func TestOptional(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind := kindOf(tc.kind)
-			if kind.Reader.Reference.EmptyIsUnset {
+			if kind.Reader.Reference.Path.String() == "spec.ref" {
 				kind.SetPaths(CheckPaths(kind, schemaOfCRD(t, required)))
 			}
 			classes := newKind("as.example.org", "A")
@@ -374,7 +374,7 @@ func TestPrecedence(t *testing.T) {
 func TestAskKeepsTheClaim(t *testing.T) {
 	identity := map[string]bool{"Namespace": true, "Name": true, "GenerateName": true, "Request": true, "Requester": true, "Usage": true} // It is not known later.
 	kept := map[string]bool{}
-	kind := kindOf(withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference, WhenEmpty: v1beta1.BindEmpty}),
+	kind := kindOf(withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference}),
 		spec(`{classes: {fits: [{name: "Size", expression: "class.spec.size == claim.spec.size"}]}}`))
 	for _, text := range []string{
 		`{spec: {classRef: {}}}`, `{spec: {classRef: {kind: "a\"=@", apiVersion: v1}}}`,

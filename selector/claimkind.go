@@ -192,7 +192,7 @@ func unknownValue(k *v1beta1.ClaimKind) *inventory.Fault {
 	reference, classes, choice, admission := &k.Spec.Reference, &k.Spec.Classes, &k.Spec.Choice, &k.Spec.Admission
 	all := []enumeration{
 		oneOf("reference.form", reference.Form, forms...),
-		oneOf("reference.whenEmpty", reference.WhenEmpty, v1beta1.LeaveEmptyAlone, v1beta1.BindEmpty),
+		oneOf("reference.whenEmpty", reference.WhenEmpty, v1beta1.BindEmpty, v1beta1.LeaveEmptyAlone),
 		oneOf("reference.whenAbsent", reference.WhenAbsent, v1beta1.BindAbsent, v1beta1.LeaveAbsentAlone),
 		oneOf("reference.explicit", reference.Explicit, v1beta1.AllowExplicit, v1beta1.CheckExplicit),
 		oneOf("classes.precedence", classes.Precedence, v1beta1.PrecedenceName, v1beta1.PrecedenceListed),

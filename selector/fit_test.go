@@ -233,7 +233,7 @@ func TestBindWhen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			world := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-				s.Claims.When, s.Reference.WhenEmpty = v1beta1.Expression(tc.expression), v1beta1.BindEmpty
+				s.Claims.When = v1beta1.Expression(tc.expression)
 			}).
 				with("a", map[string]any{})
 			if tc.leftAlone != claim.Settled {

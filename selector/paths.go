@@ -185,7 +185,7 @@ func (c *PathsCheck) checkForm(k *ClaimKind, form *claim.Form, s *openapi.Schema
 		case !s.Requires(k.Reader.Reference.Path.Below(name)):
 		case slices.Contains(form.Fields, name):
 			c.required = append(c.required, name)
-		case k.Reader.Reference.EmptyIsUnset: // An author may begin the reference with it.
+		case k.Reader.Reference.EmptyIsUnset && !claim.IsPart(name): // An author may begin the reference with it.
 			c.Company = append(c.Company, name)
 		default:
 			part := shownPart(k.Reader.Reference.Path, name)

@@ -257,7 +257,7 @@ func TestRefusedIsShort(t *testing.T) {
 	for i := range fields {
 		fields[i] = fmt.Sprintf("f%d%s", i, strings.Repeat("x", 1000))
 	}
-	view := NewView(NewClaimKind(postgres()), nil)
+	view := NewView(kindOf(spec(`{reference: {whenEmpty: LeaveAlone}}`)), nil)
 	check := CheckPaths(view.Kind, schemaOfCRD(t, specOf("classRef: {type: object, required: ["+strings.Join(fields, ", ")+"], x-kubernetes-preserve-unknown-fields: true}")))
 	_, problem := view.PathsProblem(check)
 	assert.Equal(t, v1beta1.MaxErrors, strings.Count(problem, "the schema requires .spec.classRef.f"))
@@ -332,7 +332,8 @@ func TestFittingForm(t *testing.T) {
 		"NamespacedOfAll":     {"name namespace kind", v1beta1.FromAll, v1beta1.NamespacedReference},
 		"Local":               {"name other", v1beta1.FromSameAsClaim, v1beta1.LocalObjectReference},
 		"NoneWithANamespace":  {"name", v1beta1.FromAll, ""},
-		"NoneWithoutTheOther": {"name other!", v1beta1.FromSameAsClaim, ""},
+		"Begun":               {"name other!", v1beta1.FromSameAsClaim, v1beta1.LocalObjectReference},
+		"NoneWithoutTheOther": {"kind name group! namespace!", v1beta1.FromSameAsClaim, ""},
 		"Name":                {"", v1beta1.FromSameAsClaim, v1beta1.Name},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -373,16 +374,16 @@ func TestRequired(t *testing.T) {
 		reference      v1beta1.Reference
 		want           []v1beta1.FieldPath
 	}{
-		"Gateway": {"We should report each field on the way.", inside(".spec.gatewayClassName", aText), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.gatewayClassName"}, Form: v1beta1.Name}, []v1beta1.FieldPath{".spec", ".spec.gatewayClassName"}},
-		"Fields":  {"We should report the fields of the form, but not one that has a default.", specOf("ref: " + reference), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.KindReference}, []v1beta1.FieldPath{".spec.ref.name"}},
+		"Gateway": {"We should report each field on the way.", inside(".spec.gatewayClassName", aText), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.gatewayClassName"}, Form: v1beta1.Name, WhenEmpty: v1beta1.LeaveEmptyAlone}, []v1beta1.FieldPath{".spec", ".spec.gatewayClassName"}},
+		"Fields":  {"We should report the fields of the form, but not one that has a default.", specOf("ref: " + reference), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.KindReference, WhenEmpty: v1beta1.LeaveEmptyAlone}, []v1beta1.FieldPath{".spec.ref.name"}},
 		"Default": {
 			"We should not report a parent that the API server fills in.", `{type: object, required: [spec], properties: {spec: {type: object, default: {}, required: [ref], properties: {ref: ` + reference + `}}}}`,
-			v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.KindReference},
+			v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.KindReference, WhenEmpty: v1beta1.LeaveEmptyAlone},
 			[]v1beta1.FieldPath{".spec.ref", ".spec.ref.name"},
 		},
-		"EmptyName":        {"We should not report a text that may be empty, where that counts as no reference.", inside(".spec.ref", aText), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name, WhenEmpty: v1beta1.BindEmpty}, []v1beta1.FieldPath{".spec"}},
-		"EmptyNameOfField": {"We should report an object that is required, and not a text in it that may be empty.", inside(".spec.ref.name", aText), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.LocalObjectReference, WhenEmpty: v1beta1.BindEmpty}, []v1beta1.FieldPath{".spec", ".spec.ref"}},
-		"NoEmptyName":      {"We should report a text that must not be empty.", inside(".spec.ref", `{type: string, minLength: 1}`), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name, WhenEmpty: v1beta1.BindEmpty}, []v1beta1.FieldPath{".spec", ".spec.ref"}},
+		"EmptyName":        {"We should not report a text that may be empty, where that counts as no reference.", inside(".spec.ref", aText), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name}, []v1beta1.FieldPath{".spec"}},
+		"EmptyNameOfField": {"We should report an object that is required, and not a text in it that may be empty.", inside(".spec.ref.name", aText), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.LocalObjectReference}, []v1beta1.FieldPath{".spec", ".spec.ref"}},
+		"NoEmptyName":      {"We should report a text that must not be empty.", inside(".spec.ref", `{type: string, minLength: 1}`), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name}, []v1beta1.FieldPath{".spec", ".spec.ref"}},
 		"None":             {"We should report nothing that may be absent.", specOf("ref: " + aText), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name}, nil},
 		"Label":            {"We should know that a label may be absent.", inside(".spec.ref", aText), v1beta1.Reference{Place: v1beta1.Place{Label: "ref"}, Form: v1beta1.Name}, nil},
 		"Deep": {

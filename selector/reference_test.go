@@ -65,10 +65,10 @@ func withReference(r v1beta1.Reference) func(*v1beta1.ClaimKindSpec) {
 
 // The kinds of claims that the tests of references read.
 var (
-	byLabel       = withReference(v1beta1.Reference{Place: v1beta1.Place{Label: queueLabel}, Form: v1beta1.Name})
-	byAnnotation  = withReference(v1beta1.Reference{Place: v1beta1.Place{Annotation: "example.org/class"}, Form: v1beta1.Name, WhenEmpty: v1beta1.BindEmpty})
-	byName        = withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.className"}, Form: v1beta1.Name, WhenEmpty: v1beta1.BindEmpty})
-	byObject      = withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.ObjectReference, WhenEmpty: v1beta1.BindEmpty})
+	byLabel       = withReference(v1beta1.Reference{Place: v1beta1.Place{Label: queueLabel}, Form: v1beta1.Name, WhenEmpty: v1beta1.LeaveEmptyAlone})
+	byAnnotation  = withReference(v1beta1.Reference{Place: v1beta1.Place{Annotation: "example.org/class"}, Form: v1beta1.Name})
+	byName        = withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.className"}, Form: v1beta1.Name})
+	byObject      = withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.ObjectReference})
 	belowTopology = withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.topology.classRef"}, Form: v1beta1.LocalObjectReference, WhenParentAbsent: v1beta1.LeaveClaimAlone})
 )
 
@@ -87,7 +87,7 @@ func TestReadReference(t *testing.T) {
 	skips := func(s *v1beta1.ClaimKindSpec) {
 		s.Claims.SkipIfSet = []v1beta1.Place{{Annotation: ingressClass}, {Label: "skip"}}
 	}
-	defaults := func(*v1beta1.ClaimKindSpec) {}
+	emptyIsOne := spec(`{reference: {whenEmpty: LeaveAlone}}`)
 	long := strings.Repeat("x", v1beta1.MaxNameBytes+1)
 	for name, tc := range map[string]struct {
 		reason    string
@@ -119,9 +119,9 @@ func TestReadReference(t *testing.T) {
 		"KindOfAWrongType":   {reason: "We should say which field has the wrong type.", kind: byObject, claim: `{spec: {ref: {kind: true}}}`, errs: []fieldFailed{{"spec.ref.kind", wrongType}}},
 		"LongKind":           {reason: "We should keep no more of a claim than a name may have.", kind: byObject, claim: `{spec: {ref: {kind: ` + long + `}}}`, errs: []fieldFailed{{"spec.ref.kind", field.ErrorTypeTooLong}}},
 		"WrongTypeButSkip":   {reason: "We should leave a settled claim alone, whatever else is in it.", kind: byObject, claim: `{spec: {ref: {name: 5}, resourceRef: x}}`, leftAlone: claim.Settled, settled: "spec.resourceRef"},
-		"Half":               {kind: defaults, reason: "We should take an object without a name for none, and keep what its author set.", claim: `{spec: {classRef: {apiVersion: sql.example.org/v1, kind: SQLClass}}}`, given: &claim.Given{HasGroup: true, Group: "sql.example.org", Kind: "SQLClass"}},
-		"NothingIsSaid":      {kind: defaults, reason: "We should leave a claim alone that asks for no class.", claim: `{spec: {classRef: {apiVersion: "", name: ""}}}`, leftAlone: claim.Settled, settled: "spec.classRef"},
-		"OtherWay":           {kind: defaults, reason: "We should leave a claim alone that may refer to its class in another way.", claim: `{spec: {classRef: {kind: SQLClass, external: projects/x}}}`, leftAlone: claim.Settled, settled: "spec.classRef"},
+		"Half":               {kind: emptyIsOne, reason: "We should take an object without a name for none, and keep what its author set.", claim: `{spec: {classRef: {apiVersion: sql.example.org/v1, kind: SQLClass}}}`, given: &claim.Given{HasGroup: true, Group: "sql.example.org", Kind: "SQLClass"}},
+		"NothingIsSaid":      {kind: emptyIsOne, reason: "We should leave a claim alone that asks for no class.", claim: `{spec: {classRef: {apiVersion: "", name: ""}}}`, leftAlone: claim.Settled, settled: "spec.classRef"},
+		"OtherWay":           {kind: emptyIsOne, reason: "We should leave a claim alone that may refer to its class in another way.", claim: `{spec: {classRef: {kind: SQLClass, external: projects/x}}}`, leftAlone: claim.Settled, settled: "spec.classRef"},
 		"Parent":             {reason: "We should bind a claim with the parent.", kind: belowTopology, claim: `{spec: {topology: {version: v1}}}`},
 		"NoParent":           {reason: "We should leave alone a Cluster without a topology.", kind: belowTopology, claim: `{spec: {}}`, leftAlone: claim.ParentAbsent},
 		"ParentIsText":       {reason: "We should say what is wrong with a parent.", kind: belowTopology, claim: `{spec: {topology: x}}`, errs: []fieldFailed{{"spec.topology", wrongType}}},
@@ -173,7 +173,7 @@ func TestPointer(t *testing.T) {
 
 // TestPatchOfReference applies the patches with the library that the API server uses.
 func TestPatchOfReference(t *testing.T) {
-	typed := withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.TypedLocalObjectReference, WhenEmpty: v1beta1.BindEmpty})
+	typed := withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.TypedLocalObjectReference})
 	namespaced := inventory.NewClassKind(&v1beta1.ClassKind{Spec: crossplaneClassKind()},
 		metav1.SchemeGroupVersion.WithKind("Gold"), true)
 	for name, tc := range map[string]struct {
@@ -312,7 +312,7 @@ func TestRestore(t *testing.T) {
 		"HalfIsEmpty":   {reason: "We should complete a reference that has lost its fields.", before: bound, now: `{"spec":{"classRef":{}}}`, want: claim.Restored, patch: add("/spec/classRef/apiVersion", `"example.org/v1"},{"op":"add","path":"/spec/classRef/kind","value":"SQLClass"},{"op":"add","path":"/spec/classRef/name","value":"gold"`)},
 		"HalfWithMore":  {reason: "We should complete a reference whose other fields are not ours.", before: `{"spec":{"classRef":{"kind":"SQLClass","name":"gold","major":16}}}`, now: `{"spec":{"classRef":{"kind":"SQLClass","major":17}}}`, want: claim.Restored, patch: add("/spec/classRef/name", `"gold"`)},
 		"HalfOfOther":   {reason: "We should not mix two references.", before: bound, now: `{"spec":{"classRef":{"kind":"RDSClass"}}}`, want: claim.OtherReference},
-		"OtherWay":      {reason: "We should let an author refer in another way.", before: bound, now: `{"spec":{"classRef":{"kind":"SQLClass","external":"projects/x"}}}`, want: claim.OtherReference},
+		"OtherWay":      {reason: "We should let an author refer in another way.", before: bound, now: `{"spec":{"classRef":{"kind":"SQLClass","external":"projects/x"}}}`, want: claim.OtherReference, change: spec(`{reference: {whenEmpty: LeaveAlone}}`)},
 		"Selector":      {reason: "We should not look at what the claim asks for: it has its class.", before: bound, now: `{"spec":{"classSelector":5}}`, want: claim.Restored, patch: add("/spec/classRef", gold)},
 		"Changed":       {reason: "We should allow another reference.", before: bound, now: `{"spec":{"classRef":{"name":"silver"}}}`, want: claim.Settled},
 		"Kept":          {reason: "We should leave alone an update that keeps the reference.", before: bound, now: bound, want: claim.Settled},
@@ -325,7 +325,7 @@ func TestRestore(t *testing.T) {
 		"Name":          {reason: "We should put back a text, with its escapes.", before: `{"spec":{"classRef":"g\u006fld"}}`, now: `{"spec":{}}`, want: claim.Restored, patch: add("/spec/classRef", `"g\u006fld"`), change: spec(`{reference: {form: Name}}`)},
 		"EmptyName": {
 			reason: "We should replace an empty text that counts as absent.", before: `{"spec":{"classRef":"gold"}}`, now: `{"spec":{"classRef":""}}`, want: claim.Restored, patch: add("/spec/classRef", `"gold"`),
-			change: spec(`{reference: {form: Name, whenEmpty: Bind}}`),
+			change: spec(`{reference: {form: Name}}`),
 		},
 		"Label": {
 			reason: "We should put back a label, whose key has a slash.", before: `{"metadata":{"labels":{"example.org/class":"gold"}}}`, now: `{"metadata":{"labels":{"a":"b"}}}`, want: claim.Restored,
@@ -333,15 +333,14 @@ func TestRestore(t *testing.T) {
 		},
 		"MissingFields": {
 			reason: "We should put back the fields that a reference without a name lacks.", before: bound, now: `{"spec":{"classRef":{"kind":"SQLClass","name":""}}}`, want: claim.Restored,
-			patch:  `[{"op":"add","path":"/spec/classRef/apiVersion","value":"example.org/v1"},{"op":"add","path":"/spec/classRef/name","value":"gold"}]`,
-			change: spec(`{reference: {whenEmpty: Bind}}`),
+			patch: `[{"op":"add","path":"/spec/classRef/apiVersion","value":"example.org/v1"},{"op":"add","path":"/spec/classRef/name","value":"gold"}]`,
 		},
 		"LongFields": {
 			reason: "We should put back a name that is longer than what we read of a claim.", before: `{"spec":{"classRef":{"name":"` + strings.Repeat("a", 8<<10) + `"}}}`, now: `{"spec":{"classRef":{}}}`, want: claim.Restored,
-			patch: add("/spec/classRef/name", `"`+strings.Repeat("a", 8<<10)+`"`), change: spec(`{reference: {whenEmpty: Bind}}`),
+			patch: add("/spec/classRef/name", `"`+strings.Repeat("a", 8<<10)+`"`),
 		},
-		"OtherKind":    {reason: "We should not mix two references.", before: bound, now: `{"spec":{"classRef":{"kind":"RDSClass"}}}`, want: claim.OtherReference, change: spec(`{reference: {whenEmpty: Bind}}`)},
-		"WasEmpty":     {reason: "We should not take an empty reference for one.", before: `{"spec":{"classRef":{"name":""}}}`, now: `{"spec":{}}`, want: claim.NotBound, change: spec(`{reference: {whenEmpty: Bind}}`)},
+		"OtherKind":    {reason: "We should not mix two references.", before: bound, now: `{"spec":{"classRef":{"kind":"RDSClass"}}}`, want: claim.OtherReference},
+		"WasEmpty":     {reason: "We should not take an empty reference for one.", before: `{"spec":{"classRef":{"name":""}}}`, now: `{"spec":{}}`, want: claim.NotBound},
 		"ParentWanted": {reason: "We should leave alone a claim without the parent, where that wants no class.", before: bound, now: `{}`, want: claim.ParentAbsent, change: spec(`{reference: {whenParentAbsent: LeaveAlone}}`)},
 		"NoSelector":   {reason: "We should keep a claim bound that has no selector, where none would be bound without one.", before: bound, now: `{"spec":{}}`, want: claim.Restored, patch: add("/spec/classRef", gold), change: spec(`{selector: {whenAbsent: LeaveAlone}}`)},
 		"Longest": {

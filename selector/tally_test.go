@@ -208,7 +208,7 @@ func TestBoundTo(t *testing.T) {
 		"Namespaced":         {"We should count a class by namespace and name.", v1beta1.NamespacedReference, object{"namespace": "other", "name": "gold"}, "other", true, true},
 		"Local":              {"We should count a class that is named alone.", v1beta1.LocalObjectReference, object{"name": "gold"}, "", true, true},
 		"Name":               {"We should count a class that is named as text.", v1beta1.Name, "gold", "team-a", true, true},
-		"EmptyName":          {"We should take a claim that wants no class for one that does not wait.", v1beta1.Name, "", "", true, false},
+		"EmptyName":          {"We should take an empty name for none.", v1beta1.Name, "", "", false, false},
 		"Text":               {"We should take whatever is set for a reference.", v1beta1.ObjectReference, "gold", "", true, false},
 	} {
 		t.Run(name, func(t *testing.T) {

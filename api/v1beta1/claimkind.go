@@ -316,7 +316,7 @@ type ClaimKindStatus struct {
 
 	// Required lists the fields that the schema of the claims requires, of the reference
 	// and of what leads to it. A claim that stays without a class, and so without one of
-	// them, is refused. With whenEmpty: Bind, a field that may be empty is not among them.
+	// them, is refused. A field that may be empty is not among them, except with whenEmpty: LeaveAlone.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=set
 	// +optional

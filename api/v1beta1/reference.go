@@ -26,11 +26,11 @@ type Reference struct {
 	Form ReferenceForm `json:"form,omitempty"`
 
 	// WhenEmpty says what happens to a claim with an empty string, or with an object whose
-	// name is empty or absent. LeaveAlone takes it for a reference. Bind takes it for none, and
+	// name is empty or absent. Bind takes it for none, because typed clients send it, and
 	// writes only the fields that are empty or absent: those that the author has set, such
-	// as the kind, select among the classes. Typed clients send empty references.
-	// Example: Bind
-	// +kubebuilder:default=LeaveAlone
+	// as the kind, select among the classes. LeaveAlone takes it for a reference: with "", the
+	// author of a volume claim asks for no class. Example: LeaveAlone
+	// +kubebuilder:default=Bind
 	// +optional
 	WhenEmpty WhenEmpty `json:"whenEmpty,omitempty"`
 
@@ -67,7 +67,7 @@ type Reference struct {
 }
 
 // EmptyIsUnset reports whether an empty reference is none.
-func (r *Reference) EmptyIsUnset() bool { return r.WhenEmpty == BindEmpty }
+func (r *Reference) EmptyIsUnset() bool { return r.WhenEmpty != LeaveEmptyAlone }
 
 // ReferenceForm is the form of a class reference.
 //
@@ -99,13 +99,13 @@ const (
 
 // WhenEmpty is what happens to a claim with an empty class reference.
 //
-// +kubebuilder:validation:Enum=LeaveAlone;Bind
+// +kubebuilder:validation:Enum=Bind;LeaveAlone
 type WhenEmpty string
 
 // What happens to a claim with an empty class reference.
 const (
-	LeaveEmptyAlone WhenEmpty = "LeaveAlone"
 	BindEmpty       WhenEmpty = "Bind"
+	LeaveEmptyAlone WhenEmpty = "LeaveAlone"
 )
 
 // WhenReferenceAbsent is what happens to a claim without a class reference.

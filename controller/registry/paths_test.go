@@ -46,7 +46,7 @@ func TestComparePaths(t *testing.T) {
 		required []v1beta1.FieldPath
 	}{
 		{"We should bind claims whose schema has the field, whatever the status says.", crd(`"properties":{"class":{"type":"string"}}`), v1beta1.ReasonReferencePruned, RecheckSchemas, "", nil},
-		{"We should heed what the schema requires.", crd(`"required":["class"],"properties":{"class":{"type":"string"}}`), "", RecheckSchemas, "", []v1beta1.FieldPath{".spec.class"}},
+		{"We should heed what the schema requires.", crd(`"required":["class"],"properties":{"class":{"type":"string","minLength":1}}`), "", RecheckSchemas, "", []v1beta1.FieldPath{".spec.class"}},
 		{"We should bind none that would lose its reference.", crd(`"properties":{}`), v1beta1.ReasonPathsValid, RecheckSchemas, v1beta1.ReasonReferencePruned, nil},
 		{"We should keep to that while the API server does not answer.", controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden), "", RetryAfter, v1beta1.ReasonReferencePruned, nil},
 		{"We should bind claims that have no schema any more.", controllertest.Failure(http.StatusNotFound, metav1.StatusReasonNotFound), "", RetryAfter, "", nil},
@@ -118,7 +118,7 @@ func TestChecksOfOtherRevisions(t *testing.T) {
 				k := controllertest.NewClaimKind(name)
 				k.Generation = 1
 				k.Spec.Reference = v1beta1.Reference{
-					Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.KindReference, WhenEmpty: v1beta1.BindEmpty,
+					Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.KindReference,
 				}
 				cache := &exchanged{}
 				r := newRegistration(cache, nil, resolver, nil)

@@ -35,7 +35,7 @@ func TestPathsValid(t *testing.T) {
 	const name = "claims.example.org"
 	const (
 		fitting  = `{"type":"object","properties":{"spec":{"type":"object","properties":{"class":{"type":"string"},"skip":{"type":"object"}}}}}`
-		requires = `{"type":"object","properties":{"spec":{"type":"object","required":["class"],"properties":{"class":{"type":"string"},"skip":{"type":"object"}}}}}`
+		requires = `{"type":"object","properties":{"spec":{"type":"object","required":["class"],"properties":{"class":{"type":"string","minLength":1},"skip":{"type":"object"}}}}}`
 		empty    = `{"type":"object"}`
 		pruned   = "no claim is bound, because the API server would remove the reference to its class: reference.path: the schema has no field .spec; " +
 			"claims.skipIfSet: the schema has no field .spec: correct spec.reference.path and spec.reference.form, or the schema"

@@ -78,11 +78,11 @@ func claimSpecs() map[string]func(*v1beta1.ClaimKindSpec) {
 	}
 	return map[string]func(*v1beta1.ClaimKindSpec){
 		"Defaults":          func(*v1beta1.ClaimKindSpec) {},
-		"NameOrEmpty":       reference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name, WhenEmpty: v1beta1.BindEmpty}),
-		"ObjectOrEmpty":     reference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, WhenEmpty: v1beta1.BindEmpty}),
+		"NameOrEmpty":       reference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name}),
+		"ObjectOrEmpty":     reference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}}),
 		"Parent":            reference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref.name"}, Form: v1beta1.Name, WhenParentAbsent: v1beta1.LeaveClaimAlone}),
-		"Label":             reference(v1beta1.Reference{Place: v1beta1.Place{Label: "example.org/class"}, Form: v1beta1.Name}),
-		"AnnotationOrEmpty": reference(v1beta1.Reference{Place: v1beta1.Place{Annotation: "example.org/class"}, Form: v1beta1.Name, WhenEmpty: v1beta1.BindEmpty}),
+		"Label":             reference(v1beta1.Reference{Place: v1beta1.Place{Label: "example.org/class"}, Form: v1beta1.Name, WhenEmpty: v1beta1.LeaveEmptyAlone}),
+		"AnnotationOrEmpty": reference(v1beta1.Reference{Place: v1beta1.Place{Annotation: "example.org/class"}, Form: v1beta1.Name}),
 		"Skip": func(s *v1beta1.ClaimKindSpec) {
 			s.Claims.SkipIfSet = []v1beta1.Place{{Annotation: "example.org/class"}, {Label: "example.org/class"}, {Path: ".spec.ref"}}
 		},
@@ -103,26 +103,26 @@ func TestConditionsAgree(t *testing.T) {
 			s.Reference, s.Claims.When, s.Claims.SkipIfSet = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}}, e, []v1beta1.Place{{Annotation: "example.org/class"}}
 		}
 	}
-	classRef := v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}}
+	classRef := v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, WhenEmpty: v1beta1.LeaveEmptyAlone}
 	kinds := claimSpecs()
 	maps.Copy(kinds, map[string]func(*v1beta1.ClaimKindSpec){
 		"Name": func(s *v1beta1.ClaimKindSpec) {
-			s.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name}
+			s.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name, WhenEmpty: v1beta1.LeaveEmptyAlone}
 		},
 		"Object": func(s *v1beta1.ClaimKindSpec) {
-			s.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}}
+			s.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, WhenEmpty: v1beta1.LeaveEmptyAlone}
 		},
 		"TopLevelOrEmpty": func(s *v1beta1.ClaimKindSpec) {
-			s.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec"}, Form: v1beta1.LocalObjectReference, WhenEmpty: v1beta1.BindEmpty, WhenParentAbsent: v1beta1.LeaveClaimAlone}
+			s.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec"}, Form: v1beta1.LocalObjectReference, WhenParentAbsent: v1beta1.LeaveClaimAlone}
 		},
 		"ParentOrEmpty": func(s *v1beta1.ClaimKindSpec) {
-			s.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref.name"}, WhenEmpty: v1beta1.BindEmpty, WhenParentAbsent: v1beta1.LeaveClaimAlone}
+			s.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref.name"}, WhenParentAbsent: v1beta1.LeaveClaimAlone}
 		},
 		"Keywords": func(s *v1beta1.ClaimKindSpec) { // A field may have the name of a CEL keyword, or a dash.
 			s.Claims.SkipIfSet = []v1beta1.Place{{Path: ".in"}, {Path: ".namespace"}, {Path: ".a-b"}, {Path: ".spec.ref"}}
 		},
 		"Selector": leavesAlone(classRef, v1beta1.ClassSelector{Path: ".spec.ref.name"}),
-		"SelectorAnnotation": leavesAlone(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, WhenEmpty: v1beta1.BindEmpty},
+		"SelectorAnnotation": leavesAlone(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}},
 			v1beta1.ClassSelector{Path: ".spec.ref", Annotation: "example.org/class"}),
 		"SelectorExpression": leavesAlone(classRef, v1beta1.ClassSelector{Path: ".spec.ref.name", Expression: "claim.metadata.name"}),
 		"BindWhen":           bindWhen("has(claim.spec.resourceRef) && claim.spec.resourceRef == false"), // It asks for the reference, too.

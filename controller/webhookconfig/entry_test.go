@@ -31,8 +31,7 @@ func TestEntries(t *testing.T) {
 	}
 	const ( // They ask for the type of each parent last, after what identifies most claims.
 		noReference = `!("spec" in object) || !("classRef" in object["spec"]) || object["spec"]["classRef"] == null || type(object) != map || type(object["spec"]) != map` +
-			` || [object["spec"]["classRef"]].exists(r, type(r) == map && !(has(r.name) && type(r.name) == string && r.name != "")` +
-			` && (oldObject != null || r.all(f, f in ["apiVersion", "kind", "namespace", "name"]) && r.exists(f, r[f] != "" && r[f] != null)))`
+			` || [object["spec"]["classRef"]].exists(r, type(r) == map && !(has(r.name) && type(r.name) == string && r.name != ""))`
 		noResource = `request.operation == "UPDATE" || !("spec" in object) || !("resourceRef" in object["spec"]) || object["spec"]["resourceRef"] == null || type(object) != map || type(object["spec"]) != map`
 		loses      = `request.operation == "CREATE" || !has(object.metadata.deletionTimestamp)` +
 			` && !(!("spec" in oldObject) || !("classRef" in oldObject["spec"]) || oldObject["spec"]["classRef"] == null || type(oldObject) != map || type(oldObject["spec"]) != map` +

@@ -107,7 +107,7 @@ const (
 // referenceValue is the CEL expression for the reference to the parameter. The form and the kind are those of the class.
 func referenceValue(kind *selector.ClaimKind, of *inventory.Class) string {
 	var written []string
-	for field, text := range kind.Reader.Reference.Form.Written(of.Target()) {
+	for field, text := range kind.Reader.Reference.Written(of.Target()) {
 		value := strconv.Quote(text)
 		switch field {
 		case "name":

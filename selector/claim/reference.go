@@ -6,7 +6,6 @@ import (
 	"hash/maphash"
 	"iter"
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -69,9 +68,35 @@ func decidesOn(bindWhen *expression.Expression, reference fields.Path) bool {
 	return slices.ContainsFunc(bindWhen.Looks(expression.Claim), reference.Overlaps)
 }
 
+// Written are the fields of the reference to a class, with their texts. What is empty is left
+// out: the core's group, and the namespace of a cluster-scoped class.
+func (r *ClassReference) Written(class Target) iter.Seq2[string, string] {
+	return func(yield func(field, text string) bool) {
+		for _, field := range r.Form.Fields {
+			if text := class.Text(field); text != "" && !yield(field, text) {
+				return
+			}
+		}
+	}
+}
+
 // Value of a reference to a class, in the form that claims of this kind take. It has no uid,
 // because a class that is restored from a backup has another.
-func (r *ClassReference) Value(class Target) jsontext.Value { return r.Form.write(class) }
+func (r *ClassReference) Value(class Target) jsontext.Value {
+	if len(r.Form.Fields) == 0 {
+		return fields.AppendText(nil, class.Name)
+	}
+	b := append(make([]byte, 0, 192), '{')
+	for field, text := range r.Written(class) {
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = fields.AppendText(b, field)
+		b = append(b, ':')
+		b = fields.AppendText(b, text)
+	}
+	return append(b, '}')
+}
 
 // BoundTo reports whether a claim has its class reference, and for which classes it counts. A reference without a namespace may name a
 // cluster-scoped class, or one in the namespace whose classes the claim is offered. A class kind has only one of the two.
@@ -148,7 +173,7 @@ func (r *ClassReference) Patch(in *Intake, class Target, decision string, tests 
 	if in.Parents == len(r.Path) {
 		operations = r.addFields(r.removeFields(operations, in, class), in.Given, class.Text)
 	} else {
-		operations = append(operations, r.AddReference(in.Parents, r.Form.write(class)))
+		operations = append(operations, r.AddReference(in.Parents, r.Value(class)))
 	}
 	return fields.Patch(annotate(operations, r.Path, in.Annotated, decision)...)
 }
@@ -215,23 +240,12 @@ func (r *ClassReference) HasReference(object map[string]any) bool {
 
 // setValue returns what was found at the place of the class reference, nil if it counts as absent. An object without a name does if it has
 // some of the other fields of its form, and nothing else: its author, or a server-side apply that took the name out, leaves the class open.
-// Without whenEmpty: Bind, one that says nothing asks for no class, and one that says more may refer in another way.
+// With whenEmpty: LeaveAlone, one that says nothing asks for no class, and one that says more may refer in another way.
 func (r *ClassReference) setValue(found any, err *field.Error) (any, *field.Error) {
 	if object, ok := found.(map[string]any); ok && !r.EmptyIsUnset && !r.Form.isBegun(object) {
 		return found, nil
 	}
 	return r.namedValue(found, err)
-}
-
-// isBegun reports whether a reference has some of the fields of its form, and no other.
-func (f *Form) isBegun(reference map[string]any) (begun bool) {
-	for name, value := range reference {
-		if !slices.Contains(f.Fields, name) {
-			return false
-		}
-		begun = begun || value != nil && value != ""
-	}
-	return begun
 }
 
 // isNamed reports whether a claim names its class. One on which claims.when decides counts as absent if claims.when may be true.
@@ -310,62 +324,6 @@ func (r *ClassReference) MayRebind(object map[string]any) bool {
 	return r.Decides
 }
 
-// Form is how a class reference is written and read.
-type Form struct {
-	Name v1beta1.ReferenceForm
-	// Fields of the reference, in the order in which they are written. A reference without any is a text, the name of the class.
-	Fields []string
-
-	NamesKind      KindNaming
-	NamesNamespace bool
-}
-
-// KindNaming is what a reference says of the kind of its class.
-type KindNaming int8
-
-// What a reference says of the kind: nothing, the kind alone, or its group, too.
-const (
-	NoKind KindNaming = iota
-	KindAlone
-	GroupAndKind
-)
-
-// Forms has all of them, those that say more first. A new form is a new row. What stands in a field follows from its name.
-var Forms = []Form{
-	newForm(v1beta1.ObjectReference, "apiVersion", "kind", "namespace", "name"),
-	newForm(v1beta1.TypedObjectReference, "apiGroup", "kind", "namespace", "name"),
-	newForm(v1beta1.TypedLocalObjectReference, "apiGroup", "kind", "name"),
-	newForm(v1beta1.GroupKindReference, "group", "kind", "name"),
-	newForm(v1beta1.KindReference, "kind", "name"),
-	newForm(v1beta1.NamespacedReference, "namespace", "name"),
-	newForm(v1beta1.LocalObjectReference, "name"),
-	newForm(v1beta1.Name),
-}
-
-func newForm(name v1beta1.ReferenceForm, fields ...string) Form {
-	f := Form{Name: name, Fields: fields}
-	all := f.Parts()
-	switch {
-	case all.Group != "":
-		f.NamesKind = GroupAndKind
-	case all.Kind != "":
-		f.NamesKind = KindAlone
-	}
-	f.NamesNamespace = all.Namespace != ""
-	return f
-}
-
-// Parts are the names of the fields, each at what stands in it.
-func (f *Form) Parts() (all Target) {
-	for _, field := range f.Fields {
-		*all.part(field) = field
-	}
-	return all
-}
-
-// HasVersion reports whether a version follows the group, in its field.
-func (f *Form) HasVersion() bool { return slices.Contains(f.Fields, apiVersion) }
-
 // apiVersion is the field that has a version, too. Which one does not matter.
 const apiVersion = "apiVersion"
 
@@ -395,88 +353,4 @@ func (n Target) Text(field string) string {
 		return schema.GroupVersion{Group: n.Group, Version: n.Version}.String()
 	}
 	return *n.part(field)
-}
-
-// Written are the fields of the reference to a class, with their texts. What is empty is left
-// out: the core's group, and the namespace of a cluster-scoped class.
-func (f *Form) Written(c Target) iter.Seq2[string, string] {
-	return func(yield func(field, text string) bool) {
-		for _, field := range f.Fields {
-			if text := c.Text(field); text != "" && !yield(field, text) {
-				return
-			}
-		}
-	}
-}
-
-func (f *Form) write(c Target) jsontext.Value {
-	if len(f.Fields) == 0 {
-		return fields.AppendText(nil, c.Name)
-	}
-	b := append(make([]byte, 0, 192), '{')
-	for field, text := range f.Written(c) {
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		b = fields.AppendText(b, field)
-		b = append(b, ':')
-		b = fields.AppendText(b, text)
-	}
-	return append(b, '}')
-}
-
-// read the value of a claim's reference.
-func (f *Form) read(value any) (to Target) {
-	if len(f.Fields) == 0 {
-		to.Name, _ = value.(string)
-		return to
-	}
-	object, _ := value.(map[string]any)
-	for _, field := range f.Fields {
-		text, _ := object[field].(string)
-		if field == apiVersion {
-			group, _, ok := strings.Cut(text, "/")
-			if text = group; !ok { // It is a version of the core's.
-				text = ""
-			}
-		}
-		*to.part(field) = text
-	}
-	return to
-}
-
-// formOf returns a form by its name, and ObjectReference for an unknown or empty name.
-func formOf(name v1beta1.ReferenceForm) *Form {
-	i := slices.IndexFunc(Forms, func(f Form) bool { return f.Name == name })
-	return &Forms[max(i, 0)]
-}
-
-// Given is what an author has set of a class reference, without the name: the claim gets a class that agrees with it.
-type Given struct {
-	// group counts only if hasGroup is set, because that of the core is empty.
-	HasGroup               bool
-	Group, Kind, Namespace string
-}
-
-// AgreesWith reports whether a reference has what is given. The version is the author's.
-func (g *Given) AgreesWith(to Target) bool {
-	return (!g.HasGroup || g.Group == to.Group) && (g.Kind == "" || g.Kind == to.Kind) && (g.Namespace == "" || g.Namespace == to.Namespace)
-}
-
-// has reports whether a field of the reference is given.
-func (g *Given) has(name string) bool {
-	switch {
-	case g == nil, name == "name":
-		return false
-	case name == "kind":
-		return g.Kind != ""
-	case name == "namespace":
-		return g.Namespace != ""
-	}
-	return g.HasGroup // apiVersion, apiGroup or group
-}
-
-// Confuses reports whether no reference can distinguish the classes of two kinds.
-func (f *Form) Confuses(a, b schema.GroupVersionKind) bool {
-	return f.NamesKind == NoKind || f.NamesKind == KindAlone && a.Kind == b.Kind
 }

@@ -108,7 +108,7 @@ func TestUnbind(t *testing.T) {
 		k.Name = "claims.example.org"
 		k.Spec.Reference = v1beta1.Reference{Form: form.Name, Place: v1beta1.Place{Path: []v1beta1.FieldPath{".ref", ".spec.ref", ".spec.to.ref"}[n%places]}}
 		if n/places&1 == 1 {
-			k.Spec.Reference.WhenEmpty = v1beta1.BindEmpty
+			k.Spec.Reference.WhenEmpty = v1beta1.LeaveEmptyAlone
 		}
 		if n/places&2 == 2 {
 			k.Spec.Reference.WhenAbsent = v1beta1.LeaveAbsentAlone

@@ -90,7 +90,7 @@ func TestConcernsOne(t *testing.T) {
 func TestSettledWithoutAClass(t *testing.T) {
 	for _, form := range claim.Forms {
 		k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.example.org"}}
-		k.Spec.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: form.Name}
+		k.Spec.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: form.Name, WhenEmpty: v1beta1.LeaveEmptyAlone}
 		kind := selector.NewClaimKind(k)
 		read := func(reference string) latebinding.Stored {
 			s, err := latebinding.ReadStored(kind, []byte(`{"metadata":{"name":"mine","namespace":"a","uid":"1","resourceVersion":"1"},"spec":{"ref":`+reference+`}}`))

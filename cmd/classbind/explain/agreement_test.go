@@ -39,11 +39,11 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 		one := func(of ...string) string { return of[g.IntN(len(of))] }
 		registrations := []string{
 			fmt.Sprintf(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"reference": %s, "selector": {"whenAbsent": %q}, "choice": {"strategy": %q, "seed": %q}, "whenUnmatched": %q}}`, one(
-				`{"path": ".spec.classRef"}`, `{"path": ".spec.classRef", "whenEmpty": "Bind"}`, `{"path": ".spec.classRef", "form": "TypedObjectReference"}`,
-				`{"path": ".spec.classRef", "form": "TypedLocalObjectReference"}`, `{"path": ".spec.classRef", "form": "GroupKindReference", "whenEmpty": "Bind"}`,
-				`{"path": ".spec.classRef", "form": "KindReference"}`, `{"path": ".spec.classRef", "form": "NamespacedReference"}`,
-				`{"path": ".spec.classRef", "form": "LocalObjectReference", "whenParentAbsent": "LeaveAlone"}`, `{"path": ".spec.classRef", "form": "Name", "whenEmpty": "Bind"}`,
-				`{"label": "example.org/class", "form": "Name"}`, `{"annotation": "example.org/class", "form": "Name", "whenEmpty": "Bind"}`),
+				`{"path": ".spec.classRef", "whenEmpty": "LeaveAlone"}`, `{"path": ".spec.classRef"}`, `{"path": ".spec.classRef", "form": "TypedObjectReference"}`,
+				`{"path": ".spec.classRef", "form": "TypedLocalObjectReference"}`, `{"path": ".spec.classRef", "form": "GroupKindReference"}`,
+				`{"path": ".spec.classRef", "form": "KindReference", "whenEmpty": "LeaveAlone"}`, `{"path": ".spec.classRef", "form": "NamespacedReference"}`,
+				`{"path": ".spec.classRef", "form": "LocalObjectReference", "whenParentAbsent": "LeaveAlone"}`, `{"path": ".spec.classRef", "form": "Name"}`,
+				`{"label": "example.org/class", "form": "Name", "whenEmpty": "LeaveAlone"}`, `{"annotation": "example.org/class", "form": "Name"}`),
 				one("Default", "Default", "Any", "LeaveAlone"), one("Random", "WeightedRandom", "HighestWeight"), one("Claim", "Request"), one("Admit", "Deny")),
 			classKind, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "slowclasses.example.org"}, "spec": {"claimKinds": [{"name": "` + one("databases.example.org", "others.example.org") + `"}], "weight": {"path": ".weight"}}}`,
 		}
@@ -105,7 +105,7 @@ func assertAnswered(t *testing.T, inv *selector.Inventory, reference v1beta1.Pla
 		written, _, err := unstructured.NestedFieldNoCopy(bound, reference.Names()...)
 		require.NoError(t, err)
 		require.JSONEq(t, encode(t, written), encode(t, got.Reference), "We should print the reference that the claim has then: %s", want.Patch)
-		require.Equal(t, want.AuditAnnotations["candidates"], fmt.Sprint(len(got.Candidates)))
+		require.Equal(t, want.AuditAnnotations["candidates"], fmt.Sprint(len(got.Explanation.Candidates)))
 		require.Equal(t, strings.Join(want.Warnings, "\n"), got.Warning)
 	case Unmatched:
 		message := ""

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -157,7 +158,7 @@ func (o *options) decide(ctx context.Context, w *world.World, k *v1beta1.ClaimKi
 	}
 	o.as.noteWithoutEffect(item, k, v.View.Kind.Rules.UsesRequest())
 	item.Explanation, err = w.Decider(o.fresh, item.note).Explain(ctx, v.View, in)
-	claim, fault := item.Decision.Claim, (*inventory.Fault)(nil)
+	claim, fault := item.Explanation.Decision.Claim, (*inventory.Fault)(nil)
 	switch {
 	case errors.As(err, &fault) && fault.Reason == v1beta1.ReasonConflict:
 		item.end(LeftAlone, fault.Reason, fault.Text)
@@ -174,7 +175,7 @@ func (o *options) decide(ctx context.Context, w *world.World, k *v1beta1.ClaimKi
 	case len(claim.Problems) > 0:
 		item.mistaken(malformedClaim, world.FieldErrors(claim.Problems)...)
 	default:
-		item.explained(k)
+		return item.explained(k, object)
 	}
 	return nil
 }
@@ -211,7 +212,7 @@ func (i *Item) whyLeftAlone(v *world.Kind, in claim.Intake, hasReference bool) s
 	case claim.ReferenceAbsent:
 		return "." + v.View.Kind.Reader.Reference.Path.String() + " is absent, and reference.whenAbsent is LeaveAlone"
 	case claim.NotYet:
-		return "not bound now, because " + EvaluationText(i.BindWhen)
+		return "not bound now, because " + EvaluationText(i.Explanation.BindWhen)
 	case claim.NoSelector:
 		return "the claim has no class selector, and selector.whenAbsent is LeaveAlone"
 	}
@@ -291,25 +292,31 @@ func (i *Item) undecided(k *v1beta1.ClaimKind, fault *inventory.Fault) {
 }
 
 // explained prints a decision, and which class the claim gets, as far as that is known.
-func (i *Item) explained(k *v1beta1.ClaimKind) *Item {
-	d := &i.Decision
+func (i *Item) explained(k *v1beta1.ClaimKind, object map[string]any) (err error) {
+	d := &i.Explanation.Decision
 	if d.Claim.Selector != nil {
 		i.Selector = new(d.Claim.Selector.String())
 	}
 	i.OddsDependOn = d.View.Kind.Strategy.Depends
-	if d.Class != nil && (i.OddsDependOn == "" || len(i.Candidates) == 1) {
-		i.Class, i.Reference = new(selector.NameOf(d.Class)), d.View.Kind.Reader.Reference.Value(d.Class.Target())
-		for n := range i.Candidates {
-			i.Candidates[n].Chosen = i.Candidates[n].Class == d.Class
+	candidates := i.Explanation.Candidates
+	if d.Class != nil && (i.OddsDependOn == "" || len(candidates) == 1) {
+		i.Class = new(selector.NameOf(d.Class))
+		if i.Reference, err = referenceOf(d, object); err != nil {
+			return err
+		}
+		for n := range candidates {
+			candidates[n].Chosen = candidates[n].Class == d.Class
 		}
 	}
 	if d.Class != nil {
 		i.Warning = d.Warning()
-		return i.end(Bound, d.Reason(), because(&i.Explanation))
+		i.end(Bound, d.Reason(), because(&i.Explanation))
+		return nil
 	}
 	if d.Unneeded() {
-		return i.end(LeftAlone, d.Reason(),
+		i.end(LeftAlone, d.Reason(),
 			"the claim has no class selector, there is no default class for it, and selector.whenAbsent is DefaultIfAny")
+		return nil
 	}
 	after := "" // For BindLater, the warning mentions that it waits.
 	switch {
@@ -318,7 +325,26 @@ func (i *Item) explained(k *v1beta1.ClaimKind) *Item {
 	case k.Spec.WhenUnmatched == v1beta1.Admit:
 		after = "; it is created without a class"
 	}
-	return i.end(Unmatched, d.Reason(), d.Warning()+after)
+	i.end(Unmatched, d.Reason(), d.Warning()+after)
+	return nil
+}
+
+// referenceOf a claim once it is bound: what its author gave of an empty reference stays in it.
+func referenceOf(d *selector.Decision, object map[string]any) (reference any, err error) {
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode the claim: %w", err)
+	}
+	patch, err := jsonpatch.DecodePatch(d.Patch())
+	if err == nil {
+		raw, err = patch.Apply(raw)
+	}
+	bound := map[string]any{}
+	if err = cmp.Or(err, json.Unmarshal(raw, &bound)); err != nil {
+		return nil, fmt.Errorf("cannot bind the claim: %w", err)
+	}
+	reference, _ = d.View.Kind.Reader.Reference.Path.Lookup(bound)
+	return reference, nil
 }
 
 func because(e *selector.Explanation) string {

@@ -151,10 +151,10 @@ func TestExplainReferences(t *testing.T) {
 			outcome: "Malformed", code: "MalformedClaim", message: "metadata.annotations[example.org/select]",
 		},
 		"Given": {
-			reason: "We should say why a class is not for the claim.", spec: `{"reference": {"path": ".spec.ref", "whenEmpty": "Bind"}}`, claim: `{"ref": {"kind": "SlowClass"}, "classSelector": {}}`,
+			reason: "We should say why a class is not for the claim.", spec: `{"reference": {"path": ".spec.ref"}}`, claim: `{"ref": {"kind": "SlowClass"}, "classSelector": {}}`,
 			outcome: "Unmatched", code: "NoMatchingClass", message: "dropped: 1 of another group, kind or namespace than the class reference of the claim says",
 		},
-		"EmptyNameIsSet": {reason: "We should take an empty name for one.", spec: `{"reference": {"path": ".spec.ref", "form": "Name"}}`, claim: `{"ref": ""}`, outcome: "LeftAlone", code: "Settled", message: "spec.ref is set"},
+		"EmptyNameIsSet": {reason: "We should take an empty name for one.", spec: `{"reference": {"path": ".spec.ref", "form": "Name", "whenEmpty": "LeaveAlone"}}`, claim: `{"ref": ""}`, outcome: "LeftAlone", code: "Settled", message: "spec.ref is set"},
 		"Parent":         {reason: "We should say what is absent.", spec: `{"reference": {"path": ".spec.topology.classRef", "whenParentAbsent": "LeaveAlone"}}`, claim: `{}`, outcome: "LeftAlone", code: "ParentAbsent", message: "the parent of .spec.topology.classRef is absent, and whenParentAbsent is LeaveAlone"},
 		"NoSelector":     {reason: "We should say what is absent.", spec: `{"selector": {"whenAbsent": "LeaveAlone"}}`, claim: `{}`, outcome: "LeftAlone", code: "NoSelector", message: "the claim has no class selector, and selector.whenAbsent is LeaveAlone"},
 		"Any":            {reason: "We should say why the claim gets any class.", spec: `{"selector": {"whenAbsent": "Any"}}`, claim: `{}`, outcome: "Bound", code: "AnyClass", message: "the only class that is there, and a claim without a class selector gets any, because selector.whenAbsent is Any"},
@@ -191,7 +191,7 @@ func TestExplainNotRegistered(t *testing.T) {
 
 // TestUnboundKeepsTheAuthors explains bound claims as if they were created now, whose authors gave a part of the reference.
 func TestUnboundKeepsTheAuthors(t *testing.T) {
-	const kinds = `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"reference": {"path": ".spec.ref", "whenEmpty": "Bind", "whenAbsent": "LeaveAlone"}}}`
+	const kinds = `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"reference": {"path": ".spec.ref", "whenAbsent": "LeaveAlone"}}}`
 	slow := strings.NewReplacer("FastClass", "SlowClass", "fastclasses", "slowclasses", "usual", "late", `"true"`, `"false"`).Replace
 	managed := func(manager, fields string) string {
 		return fmt.Sprintf(`, "managedFields": [{"manager": %q, "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:ref": {%s}}}}]`, manager, fields)
@@ -210,7 +210,7 @@ func TestUnboundKeepsTheAuthors(t *testing.T) {
 			files := documents(kinds, classKind, slow(classKind), usualClass, slow(usualClass))
 			_, item := explained(t, claim, files, "--unbound")
 			assert.Equal(t, Bound, item.Outcome, item.Message)
-			assert.Len(t, item.Candidates, tc.candidates, tc.reason)
+			assert.Len(t, item.Explanation.Candidates, tc.candidates, tc.reason)
 			assert.Contains(t, fmt.Sprint(item.Notes), tc.note, tc.reason)
 			assert.Equal(t, tc.note != "", strings.Contains(fmt.Sprint(item.Notes), "not known"), "%s %v", tc.reason, item.Notes)
 		})

@@ -284,7 +284,7 @@ func (o *Offer) write(out *strings.Builder) {
 	if o.Namespace != "" {
 		where += " in " + o.Namespace
 	}
-	fmt.Fprintf(out, "%s: a claim may get %d of %d classes\n", where, len(t.Item.Candidates), len(o.Classes))
+	fmt.Fprintf(out, "%s: a claim may get %d of %d classes\n", where, len(t.Item.Explanation.Candidates), len(o.Classes))
 	t.line("Because", o.Message)
 	if o.UsableBy != "" {
 		t.line("Asked", "which classes "+o.UsableBy+" may use")
@@ -293,7 +293,7 @@ func (o *Offer) write(out *strings.Builder) {
 		t.line("Note", note)
 	}
 	header := []string{"  CLASS", "LABELS", "WEIGHT", "ODDS"}
-	if len(t.Item.Dropped) > 0 {
+	if len(t.Item.Explanation.Dropped) > 0 {
 		header = append(header, "WHY NOT")
 	}
 	rows := [][]string{header}

@@ -252,7 +252,7 @@ func TestOddsThatDependOnMore(t *testing.T) {
 	classes := documents(strings.Replace(claimKind, "}}", `}, "spec": {"choice": {"strategy": "RoundRobin"}}}`, 1), classKind, goldClass)
 	_, item := explained(t, goldClaim, classes)
 	assert.NotNil(t, item.Class, "We should name the only class.")
-	assert.True(t, item.Reproducible)
+	assert.True(t, item.Explanation.Reproducible)
 	out := offline(t, goldClaim, classes).stdout
 	assert.Contains(t, out, "bound to FastClass/gold\n")
 	assert.Contains(t, out, "* FastClass/gold")

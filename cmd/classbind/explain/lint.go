@@ -4,22 +4,16 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/world"
-	"github.com/classbind/classbind/deploy/kinds"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
@@ -27,75 +21,7 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// Severity of a rule.
-type Severity string
-
-// The severities.
-const (
-	Mistake Severity = "error"   // Mistake is for what does not work as it is written.
-	Doubt   Severity = "warning" // Doubt is for what may be right with objects that are in no file.
-	Remark  Severity = "note"    // Remark is for what may be meant so.
-)
-
-// Rule of "classbind check". Most have the name of the condition's reason by which the cluster says the same.
-type Rule struct {
-	Name     string
-	Severity Severity
-	Text     string // Text is what is wrong where it is broken.
-}
-
-// Names of rules for which the cluster has no reason.
-const (
-	ruleRefused     = "Refused"
-	ruleDuplicate   = "Duplicate"
-	ruleConflict    = "Conflict"
-	ruleUnserved    = "UnservedClass"
-	ruleMeaningless = "MeaninglessMark"
-	ruleOutdated    = "OutdatedPreset"
-	ruleUnknown     = "UnknownAnnotation"
-)
-
 const noName = "it has no metadata.name: give it one"
-
-// Rules of "classbind check".
-var Rules = []Rule{
-	{ruleRefused, Mistake, "The API server refuses the object, or drops a field of it."},
-	{ruleDuplicate, Mistake, "Two objects have the same kind, namespace and name."},
-	{ruleConflict, Mistake, "Two ClaimKinds bind the same claims."},
-	{v1beta1.ReasonInvalidExpression, Mistake, "An expression does not compile, or looks at a field that the schema does not have."},
-	{v1beta1.ReasonPathsInvalid, Mistake, "A path does not fit the schema of the claims."},
-	{v1beta1.ReasonReferencePruned, Mistake, "The schema of the claims has no room for the reference to the class."},
-	{v1beta1.ReasonReferenceRefused, Mistake, "The schema of the claims does not allow references to some classes."},
-	{v1beta1.ReasonAllReferencesRefused, Mistake, "The schema of the claims does not allow the reference to any class."},
-	{v1beta1.ReasonAmbiguousReference, Mistake, "A reference cannot distinguish the classes of one kind from those of another."},
-	{v1beta1.ReasonNotInstalled, Mistake, "The CRDs of the files have no such resource."},
-	{v1beta1.ReasonVersionNotServed, Mistake, "The CRD does not serve the version for which the paths are written."},
-	{v1beta1.ReasonSeveralDefaults, Mistake, "A claim without a selector has several default classes."},
-	{v1beta1.ReasonMalformedWeight, Mistake, "A class has a weight that is no number from 0 to 1000000."},
-	{v1beta1.ReasonMalformedMark, Mistake, "A class has a mark that is neither true nor false."},
-	{v1beta1.ReasonMalformedCapacity, Mistake, "A class has a capacity that is no quantity, or negative."},
-	{v1beta1.ReasonTooManyLabels, Mistake, "A class has too many labels, and is offered to no claim."},
-	{v1beta1.ReasonNotRegistered, Doubt, "A registration names a kind that no file registers."},
-	{v1beta1.ReasonNoClassKind, Doubt, "No ClassKind serves a ClaimKind."},
-	{v1beta1.ReasonNoClaimKinds, Doubt, "A ClassKind serves no ClaimKind."},
-	{v1beta1.ReasonNeededToStart, Doubt, "A cluster may not come up: it needs such claims before classbind runs."},
-	{ruleUnserved, Remark, "No claim can get a class."},
-	{ruleMeaningless, Doubt, "A class has a mark that its ClassKind does not read, or has no ClassKind."},
-	{ruleUnknown, Doubt, "An object has an annotation of classbind that nothing reads: it may be misspelt."},
-	{ruleOutdated, Doubt, "An object is a copy of a preset that is not the one of this command."},
-}
-
-// Finding is a rule that an object breaks.
-type Finding struct {
-	Rule     string   `json:"rule"`
-	Severity Severity `json:"severity"`
-	// File has the object, and Line, from 1, what is wrong with it, as far as that is known.
-	File string `json:"file"`
-	Line int    `json:"line"`
-	// Object is KIND/NAME.
-	Object  string `json:"object"`
-	Message string `json:"message"`
-}
 
 // linter of files.
 type linter struct {
@@ -182,21 +108,6 @@ func (l *linter) refused(d *world.Document, err error) {
 		l.find(ruleRefused, d, e.Field, "%v", &world.RefusedError{Object: of.Object, Errs: []world.FieldError{e}})
 	}
 }
-
-var presetMark = regexp.MustCompile(regexp.QuoteMeta(v1beta1.PresetAnnotation) + `: ([\w-]+@[0-9a-f]+)`)
-
-// presetMarks are the marks of all objects of this command's presets.
-var presetMarks = sync.OnceValue(func() sets.Set[string] {
-	files, _ := fs.Glob(kinds.Files, "*/*.yaml") // Neither fails: the files are a part of the command.
-	marks := sets.New[string]()
-	for _, file := range files {
-		text, _ := kinds.Files.ReadFile(file)
-		for _, mark := range presetMark.FindAllSubmatch(text, -1) {
-			marks.Insert(string(mark[1]))
-		}
-	}
-	return marks
-})
 
 // lineOf a field, or as far on the way to it as the text names the parts.
 func lineOf(d *world.Document, field string) int {
@@ -384,70 +295,4 @@ func (l *linter) classes(of *world.ClassKind) error {
 		}
 	})
 	return nil
-}
-
-// marks finds annotations of ours that nothing reads, classes without a name, and copies of presets that are not those of this command. A
-// copy may have another name.
-func (l *linter) marks(ctx context.Context, objects []world.Document) {
-	classKinds := map[schema.GroupKind]*v1beta1.ClassKind{}
-	for i := range l.ClassKinds {
-		if found, err := l.Resolve(ctx, l.ClassKinds[i].Name, ""); err == nil {
-			classKinds[found.GroupKind()] = &l.ClassKinds[i]
-		}
-	}
-	var registered []byte // what registrations may name
-	for _, k := range l.ClaimKinds {
-		spec, _ := json.Marshal(k.Spec)
-		registered = append(registered, spec...)
-	}
-	for _, k := range l.ClassKinds {
-		spec, _ := json.Marshal(k.Spec)
-		registered = append(registered, spec...)
-	}
-	for i := range objects {
-		d := &objects[i]
-		gvk := d.GroupVersionKind()
-		kind := classKinds[gvk.GroupKind()]
-		if d.GetName() == "" && slices.ContainsFunc(l.ClassKinds, func(k v1beta1.ClassKind) bool { return world.IsOf(k.Name, gvk) }) {
-			l.find(ruleRefused, d, "metadata", noName)
-		}
-		unread := slices.ContainsFunc(l.unread.UnsortedList(), func(name string) bool { return world.IsOf(name, gvk) })
-		for _, key := range []string{
-			v1beta1.DefaultAnnotation, v1beta1.WeightAnnotation, v1beta1.CapacityAnnotation, v1beta1.CordonedAnnotation,
-		} {
-			switch _, has := d.GetAnnotations()[key]; {
-			case has && kind == nil && len(l.ClassKinds) > 0 && !unread:
-				l.find(ruleMeaningless, d, key, "the annotation %s means nothing: no file has a ClassKind for the kind", key)
-			case has && kind != nil && !reads(kind, key):
-				l.find(ruleMeaningless, d, key, "the annotation %s means nothing: the ClassKind %q does not read it", key, kind.Name)
-			}
-		}
-		for key := range d.GetAnnotations() {
-			isKnown := !strings.HasPrefix(key, v1beta1.AnnotationPrefix) || slices.Contains(v1beta1.Annotations, key)
-			if !isKnown && !bytes.Contains(registered, []byte(key)) {
-				l.find(ruleUnknown, d, key, "the annotation %s means nothing to classbind%s", key, near.Annotation(key))
-			}
-		}
-		const key = v1beta1.PresetAnnotation
-		mark := d.GetAnnotations()[key]
-		if preset, _, _ := strings.Cut(mark, "@"); mark != "" && !presetMarks().Has(mark) {
-			l.find(ruleOutdated, d, key, "it is from another edition of the preset %q: compare it with \"classbind kinds %[1]s\", and "+
-				"take over what changed, with the annotation %[2]s", preset, key)
-		}
-	}
-}
-
-// reads reports whether a ClassKind reads an annotation of classes.
-func reads(k *v1beta1.ClassKind, key string) bool {
-	sources := []v1beta1.Source{k.Spec.Default, k.Spec.Weight}
-	if k.Spec.Capacity != nil {
-		for _, limit := range k.Spec.Capacity.Limits() {
-			if limit != nil {
-				sources = append(sources, *limit)
-			}
-		}
-	}
-	return key == v1beta1.CordonedAnnotation || slices.ContainsFunc(sources, func(s v1beta1.Source) bool {
-		return s.Expression != "" || slices.ContainsFunc(s.Places(), func(p v1beta1.Place) bool { return string(p.Annotation) == key })
-	})
 }

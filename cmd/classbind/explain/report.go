@@ -57,7 +57,8 @@ type Item struct {
 	// OddsDependOn names what the draw depends on and explain does not know. The candidates have no odds then.
 	OddsDependOn string `json:"oddsDependOn,omitempty"`
 
-	selector.Explanation `json:",inline"` // Explanation has what expressions say of the claim, and the classes.
+	// Explanation has what expressions say of the claim, and its classes.
+	Explanation selector.Explanation `json:"explanation,omitzero"`
 
 	Errors []world.FieldError `json:"errors,omitempty"` // Errors of a Malformed claim.
 	// InvalidExpressions of its ClaimKind, and of ClassKinds that name that.

@@ -62,7 +62,7 @@ func (t itemTable) write() {
 	t.candidates()
 	t.dropped()
 	rows := [][]string{{"  NEAR MISS", "ASKED", "HAS"}}
-	for _, m := range t.Item.NearMisses {
+	for _, m := range t.Item.Explanation.NearMisses {
 		has := "no " + m.Unmet.Key
 		if m.Value != nil {
 			has = m.Unmet.Key + "=" + *m.Value
@@ -74,7 +74,7 @@ func (t itemTable) write() {
 	}
 	output.Section(t.out, rows, maxRows)
 	for why, count := range map[string]int{
-		"not marked default": t.Item.NotDefault, "kept out by more than one requirement": t.Item.FarMisses,
+		"not marked default": t.Item.Explanation.NotDefault, "kept out by more than one requirement": t.Item.Explanation.FarMisses,
 	} {
 		if count > 0 { // A claim with a selector has the one, and a claim without one the other.
 			fmt.Fprintf(t.out, "\n  Classes that are %s: %d\n", why, count)
@@ -84,7 +84,8 @@ func (t itemTable) write() {
 
 // facts are what expressions say of the claim.
 func (t itemTable) facts() {
-	for _, o := range t.Item.Related {
+	why := &t.Item.Explanation
+	for _, o := range why.Related {
 		text := o.Name + " is absent: the claim names none"
 		switch {
 		case o.Found:
@@ -94,7 +95,7 @@ func (t itemTable) facts() {
 		}
 		t.line("Related", text)
 	}
-	for n, e := range []*selector.Evaluation{t.Item.BindWhen, t.Item.SelectorFrom, t.Item.Partition, t.Item.Usage} {
+	for n, e := range []*selector.Evaluation{why.BindWhen, why.SelectorFrom, why.Partition, why.Usage} {
 		if e != nil && t.Item.Reason != claim.NotYet { // Then it is the message.
 			t.line([]string{"Bind when", "Selector", "Partition", "Usage"}[n], EvaluationText(e))
 		}
@@ -137,12 +138,12 @@ func asJSON(value any) string {
 
 func (t itemTable) candidates() {
 	header := []string{"  CANDIDATE", "WEIGHT", "ODDS"}
-	scored := slices.ContainsFunc(t.Item.Candidates, func(c selector.Candidate) bool { return c.Score != nil })
+	scored := slices.ContainsFunc(t.Item.Explanation.Candidates, func(c selector.Candidate) bool { return c.Score != nil })
 	if scored {
 		header = slices.Insert(header, 1, "SCORE")
 	}
 	rows := [][]string{header}
-	for _, c := range t.Item.Candidates {
+	for _, c := range t.Item.Explanation.Candidates {
 		mark := "  "
 		if c.Chosen {
 			mark = "* "
@@ -158,19 +159,19 @@ func (t itemTable) candidates() {
 }
 
 func (t itemTable) oddsDependOn(what string) {
-	if what != "" && len(t.Item.Candidates) > 1 {
+	if what != "" && len(t.Item.Explanation.Candidates) > 1 {
 		fmt.Fprintf(t.out, "  The odds depend on %s.\n", what)
 	}
 }
 
 func (t itemTable) dropped() {
 	header := []string{"  DROPPED", "BECAUSE IT IS"}
-	byExpression := slices.ContainsFunc(t.Item.Dropped, func(d selector.Drop) bool { return d.Expression != "" })
+	byExpression := slices.ContainsFunc(t.Item.Explanation.Dropped, func(d selector.Drop) bool { return d.Expression != "" })
 	if byExpression {
 		header = append(header, "EXPRESSION", "SAW")
 	}
 	rows := [][]string{header}
-	for _, c := range t.Item.Dropped {
+	for _, c := range t.Item.Explanation.Dropped {
 		row := []string{"  " + c.String(), oneLine(c.Text)}
 		if byExpression {
 			row = append(row, truncate.String(oneLine(c.Expression), v1beta1.MaxShownBytes), sawText(c.Saw))
@@ -190,7 +191,7 @@ func (t itemTable) line(what, text string) {
 func (i *Item) Headline() string {
 	switch i.Outcome {
 	case Bound, Unbound:
-		class := fmt.Sprintf("one of %d classes", len(i.Candidates))
+		class := fmt.Sprintf("one of %d classes", len(i.Explanation.Candidates))
 		if i.Class != nil {
 			class = i.Class.String()
 		}

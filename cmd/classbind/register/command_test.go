@@ -44,7 +44,7 @@ func TestRegister(t *testing.T) {
 		"Name": {
 			reason: "We should find a field that is called as the Kind, with Name.",
 			args:   "BucketClaim BucketClass", path: ".spec.bucketClassName", form: v1beta1.Name, guesses: sure,
-			want: []string{"# The preset object-storage registers these claims", "whenEmpty: Bind"},
+			want: []string{"# The preset object-storage registers these claims"},
 		},
 		"Required": {
 			reason: "We should refuse claims without a class where their schema does.",

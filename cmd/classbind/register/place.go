@@ -96,8 +96,8 @@ func (p *place) claimKind(of kind) *selector.ClaimKind {
 	if p.form != nil {
 		k.Spec.Reference.Form = p.form.Name
 	}
-	if p.begun {
-		k.Spec.Reference.WhenEmpty = v1beta1.BindEmpty
+	if !p.begun {
+		k.Spec.Reference.WhenEmpty = v1beta1.LeaveEmptyAlone
 	}
 	k.Spec.Classes.Namespaces.From = v1beta1.FromSameAsClaim
 	k.Spec.Selector.Path = ".spec.classSelector"

@@ -41,19 +41,19 @@ func manifest(s *openapi.Schema, of kind, classes []kind, places []place, regist
 			"The schema requires %s in the reference, which only an author can give. A claim without a reference is left alone.",
 			strings.Join(c.Company, ", ")))
 	}
-	if p.begun || !name.Schema.Allows("") || s.Requires(p.path) {
-		reference["whenEmpty"] = v1beta1.BindEmpty
+	given := givenName(f.Schema.Default)
+	if !p.begun && given == "" && name.Schema.Allows("") && !s.Requires(p.path) { // "" may mean no class.
+		reference["whenEmpty"] = v1beta1.LeaveEmptyAlone
 	}
 	if slices.Contains(c.Required, v1beta1.FieldPath(p.String())) {
 		spec["whenUnmatched"] = v1beta1.Deny
 		comments = append(comments, "The schema requires the reference, so a claim that no class matches is refused.")
 	}
-	if given := givenName(f.Schema.Default); given != "" {
+	if given != "" {
 		at := "claim." + p.path[0] + ".?" + strings.Join(p.path[1:], ".") // All that follows is optional, too.
 		if len(p.form.Fields) > 0 {
 			at += ".name"
 		}
-		reference["whenEmpty"] = v1beta1.BindEmpty
 		then := ": write spec.claims.when, or none is bound."
 		if len(p.path) > 1 && isExpression.MatchString(at) && isName.MatchString(given) {
 			spec["claims"] = map[string]any{"when": fmt.Sprintf("%s.orValue('') in ['', '%s']", at, given)}

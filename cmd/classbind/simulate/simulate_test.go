@@ -105,7 +105,7 @@ func TestSimulate(t *testing.T) {
 			args:   []string{"--strict"}, moved: 1, status: exit.Broken,
 		},
 		"removed": {
-			reason: "We should say that a claim loses its class, and why.", spec: "reference: {path: .spec.classRef, form: ObjectReference, whenEmpty: Bind, whenAbsent: LeaveAlone}", // The author's {} stays.
+			reason: "We should say that a claim loses its class, and why.", spec: "reference: {path: .spec.classRef, form: ObjectReference, whenAbsent: LeaveAlone}", // The author's {} stays.
 			args: []string{"--remove=Class/gold"}, lost: 1, status: exit.Broken,
 			text: "team/db, without a class: no class for this claim of \"claims.test.io\" matches the selector \"tier=gold\"",
 		},

@@ -1,7 +1,8 @@
 // Package world is what the commands know of a cluster, or of one that files describe, and how they decide on claims. cluster is what
 // they ask a cluster, and manifests reads files. source has registrations and classes, of a cluster, of files, or of both.
 // kinds combines them as the server does, counts says how much is taken of each class, and seen what expressions see besides. schema knows
-// the fields of objects. access asks the cluster who may use a class. world decides on claims that are stored, also after a change.
+// the fields of objects. access asks the cluster who may use a class. world decides on claims that are stored, change is what
+// differs from what is there, and recreated decides on stored claims as if they were created now.
 package world
 
 import (

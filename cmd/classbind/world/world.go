@@ -3,12 +3,10 @@ package world
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,15 +21,7 @@ import (
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
-	"github.com/classbind/classbind/selector/truncate"
 )
-
-// Change is what differs in a World from what is there.
-type Change struct {
-	Manifests // Manifests are added, or take the place of objects of the same name.
-	// Remove names what is not there, each KIND/NAME or KIND/NAMESPACE/NAME. KIND is claimkind, classkind, or a kind of classes.
-	Remove []string
-}
 
 // NewWorld has nothing yet. own is the namespace of classbind.
 func NewWorld(own string) *World {
@@ -81,127 +71,11 @@ func (s *source) in(namespace string) {
 	s.ClaimNamespace = s.objectNamespace
 }
 
-// After is the World as it would be after a change.
-func (w *World) After(ctx context.Context, change Change) (*World, error) {
-	next := NewWorld(w.Own)
-	next.in(w.objectNamespace)
-	next.Cluster, next.Memory, next.read, next.files = w.Cluster, w.Memory, w.read, w.files
-	objects := change.Manifests
-	if w.Cluster == nil {
-		objects = w.files.under(objects, w.objectNamespace)
-	}
-	if err := next.addAll(ctx, objects); err != nil {
-		return nil, err
-	}
-	for _, text := range change.Remove {
-		parts := strings.Split(text, "/")
-		if len(parts) == 2 {
-			parts = slices.Insert(parts, 1, w.objectNamespace)
-		}
-		if len(parts) != 3 || slices.Contains(parts, "") {
-			return nil, fmt.Errorf("--remove=%q: must be KIND/NAME or KIND/NAMESPACE/NAME", text)
-		}
-		next.removals = append(next.removals, &removal{text: text, kind: parts[0], namespace: parts[1], name: parts[2]})
-	}
-	if w.Cluster != nil {
-		next.ClaimKinds = onTop(w.ClaimKinds, next.ClaimKinds, func(old *v1beta1.ClaimKind, k v1beta1.ClaimKind) { old.Spec = k.Spec })
-		next.ClassKinds = onTop(w.ClassKinds, next.ClassKinds, func(old *v1beta1.ClassKind, k v1beta1.ClassKind) { old.Spec = k.Spec })
-	}
-	next.ClaimKinds = slices.DeleteFunc(next.ClaimKinds, func(k v1beta1.ClaimKind) bool { return next.removes("claimkind", k.Name) })
-	next.ClassKinds = slices.DeleteFunc(next.ClassKinds, func(k v1beta1.ClassKind) bool { return next.removes("classkind", k.Name) })
-	return next, nil
-}
-
-// under a change are the manifests that it does not replace, and then its own. namespace is that of objects that name none.
-func (m Manifests) under(change Manifests, namespace string) Manifests {
-	idOf := func(d Document) string {
-		return ID(d.GroupVersionKind().GroupKind(), cmp.Or(d.GetNamespace(), namespace), d.GetName())
-	}
-	replaced := sets.New[string]()
-	for _, d := range change {
-		replaced.Insert(idOf(d))
-	}
-	kept := slices.DeleteFunc(slices.Clone(m), func(d Document) bool { return replaced.Has(idOf(d)) })
-	return append(kept, change...)
-}
-
-// removal of an object. done reports whether there was one.
-type removal struct {
-	text, kind, namespace, name string
-	done                        bool
-}
-
-// removes reports whether a registration of a kind is removed.
-func (s *source) removes(kind, name string) bool {
-	return slices.ContainsFunc(s.removals, func(rm *removal) bool {
-		is := strings.EqualFold(strings.TrimSuffix(rm.kind, "s"), kind) && rm.name == name
-		rm.done = rm.done || is
-		return is
-	})
-}
-
-// remove the classes of a kind that are removed.
-func (s *source) remove(from *inventory.Classes, of Resource) *inventory.Classes {
-	for _, rm := range s.removals {
-		if rm.kind != from.Kind.Name && !of.Means(rm.kind, from.Kind.Name) {
-			continue
-		}
-		namespace := ""
-		if from.Kind.Namespaced {
-			namespace = rm.namespace
-		}
-		if from.Find(namespace, rm.name) != nil {
-			from, rm.done = from.Without(namespace, rm.name), true
-		}
-	}
-	return from
-}
-
 // Again returns a World of what this one has read, in which no claim was decided on.
 func (w *World) Again() *World {
 	again := *w
 	again.kinds, again.counted = map[string]*Kind{}, selector.Snapshot{}
 	return &again
-}
-
-// Check that a change has an effect: else its simulation would find no difference, whatever was meant. It returns the objects that matter
-// to no claim, and an error if none matters, or if what is to be removed is not there.
-func (w *World) Check(ctx context.Context, change Change) (unused []string, err error) {
-	matters := sets.New(KindOf("ClaimKind"), KindOf("ClassKind"), crdKind, namespaces.GroupKind())
-	resources := sets.New(Names(w.ClassKinds)...)
-	for i := range w.ClassKinds {
-		if len(w.removals) > 0 {
-			if _, err := (&Kind{world: w}).Offered(ctx, &w.ClassKinds[i]); err != nil {
-				return nil, err
-			}
-		}
-	}
-	for i := range w.ClaimKinds {
-		for _, related := range w.ClaimKinds[i].Spec.Classes.Related {
-			resources.Insert(related.Resource)
-		}
-	}
-	for name := range resources {
-		of, err := w.Resolve(ctx, name, "")
-		if err != nil && !NotServed(err) {
-			return nil, fmt.Errorf("cannot find the kind of %q: %w", name, err)
-		}
-		matters.Insert(of.GroupKind())
-	}
-	for _, d := range change.Manifests {
-		if !matters.Has(d.GroupVersionKind().GroupKind()) {
-			unused = append(unused, fmt.Sprintf("%s/%s in %s", d.GetKind(), d.GetName(), d.Where))
-		}
-	}
-	for _, rm := range w.removals {
-		if !rm.done {
-			return nil, fmt.Errorf("--remove=%q: there is no such registration, and no such class of a registered kind", rm.text)
-		}
-	}
-	if len(unused) > 0 && len(unused) == len(change.Manifests) && len(change.Remove) == 0 {
-		return nil, fmt.Errorf("the change has no registration, and no object of a registered kind, but %s", selector.List(unused))
-	}
-	return unused, nil
 }
 
 // Simulated is a kind of claims, nil if no ClaimKind has this name. A Fault of its View says why no claim is bound.
@@ -335,65 +209,6 @@ func (k *Kind) SelectorAnnotation() string {
 	return k.View.Kind.Reader.Annotation[len(k.View.Kind.Reader.Annotation)-1]
 }
 
-// Recreated is a claim that is decided on as if it was created now, without the class that it has.
-type Recreated struct {
-	Namespace, Name string
-	Has             Place // Has is the class that the claim has now, or UnknownClass or WithoutClass.
-
-	kind *Kind
-	in   claim.Intake
-	sole bool // sole reports whether the decision had one candidate.
-	// Unsure says what is not known of what its author wrote.
-	Unsure []string
-	// outcome is that of a claim that cannot be read, or is in a namespace whose claims are not bound; why says it for people.
-	outcome, why string
-}
-
-// Read a claim of the kind, from JSON. A claim whose name the API server made up is drawn afresh, as then.
-func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
-	head := struct {
-		Metadata struct {
-			Namespace, Name, GenerateName string
-			Annotations                   map[string]string
-			ManagedFields                 []metav1.ManagedFieldsEntry
-		}
-	}{}
-	if err := json.Unmarshal(raw, &head); err != nil {
-		return nil, fmt.Errorf("cannot read a claim: %w", err)
-	}
-	m := head.Metadata
-	r := &Recreated{Namespace: m.Namespace, Name: cmp.Or(m.Name, m.GenerateName), kind: k, Has: Place{Outcome: WithoutClass}}
-	r.in.Name = m.Name
-	object, err := k.View.Kind.Reader.DecodeValid(raw)
-	if err != nil { // The server refuses such a claim.
-		r.outcome, r.why = Refused, truncate.Error(err).Error()
-		return r, nil
-	}
-	if k.View.Kind.Reader.Reference.HasReference(object) {
-		if class, _ := k.View.Kind.Demand.ClassOf(k.View.All, m.Namespace, object); class != nil {
-			r.Has = Place{Class: selector.NameOf(class)}
-		} else if k.View.Kind.Reader.Reference.NamesClass(object) {
-			r.Has.Outcome = UnknownClass
-		}
-		if _, bound := m.Annotations[v1beta1.DecisionAnnotation]; bound || !k.View.Kind.Reader.Annotates {
-			r.Unsure = k.Unbind(ctx, object, m.ManagedFields)
-		}
-	}
-	if r.why, err = k.Excluded(ctx, m.Namespace); r.why != "" {
-		r.outcome = Ignored
-	}
-	if err != nil || r.why != "" || k.View.Fault != nil {
-		return r, err
-	}
-	name := m.Name
-	if m.GenerateName != "" {
-		name = ""
-	}
-	r.in = k.View.Kind.Reader.Read(m.Namespace, name, object)
-	r.in.GenerateName = m.GenerateName
-	return r, k.AddRequester(ctx, &r.in)
-}
-
 // Unbind takes what classbind wrote of its reference out of a claim, and fills in the defaults of the schema, as its creation does.
 // It notes if it is not known what the author wrote, and that may matter.
 func (k *Kind) Unbind(ctx context.Context, object map[string]any, managed []metav1.ManagedFieldsEntry) (notes []string) {
@@ -407,78 +222,4 @@ func (k *Kind) Unbind(ctx context.Context, object map[string]any, managed []meta
 		defaulting.Default(object, s.fields)
 	}
 	return notes
-}
-
-// Predictable reports whether every replica gives the claim the same class at every time. A decided claim may have a choice of one.
-func (r *Recreated) Predictable() bool {
-	if r == nil {
-		return true
-	}
-	k := r.kind.View.Kind
-	return !k.Limited && (r.sole || k.Strategy.Depends == "" && r.in.Name != "" && r.kind.spec.Spec.Choice.Seed != v1beta1.SeedRequest)
-}
-
-// Place is where claims are: a class, or an outcome.
-type Place struct {
-	Class   selector.ClassName `json:"class,omitzero"`
-	Outcome string             `json:"outcome,omitempty"`
-}
-
-// The outcomes.
-const (
-	Waits        = "Waits"        // until a class matches
-	Refused      = "Refused"      // by classbind, or by the API server while the registration is at fault
-	WithoutClass = "WithoutClass" // created without a class
-	Ignored      = "LeftAlone"    // not for classbind to bind
-	UnknownClass = "UnknownClass" // names a class that is not there, or whose kind is not known
-	AnyClass     = "AnyClass"     // gets a class, and it is not known which
-)
-
-// String is for people.
-func (p Place) String() string {
-	if p.Outcome == "" {
-		return p.Class.String()
-	}
-	return map[string]string{
-		Waits: "waits for a class", Refused: "refused", WithoutClass: "without a class", Ignored: "left alone",
-		UnknownClass: "a class that is not known", AnyClass: "a class",
-	}[p.Outcome]
-}
-
-// Decide on the claim, and say why it gets no class. It is an error if that is unknown, as where a right is missing. nil is a claim that no
-// ClaimKind registers.
-func (r *Recreated) Decide(ctx context.Context, fresh uint64) (to Place, why string, err error) {
-	if r == nil {
-		return Place{Outcome: Ignored}, "no ClaimKind registers the claims", nil
-	}
-	if r.outcome != "" {
-		return Place{Outcome: r.outcome}, r.why, nil
-	}
-	k := r.kind
-	decider := k.world.Decider(func() uint64 { return fresh }, nil)
-	decider.Patient = true
-	d, err := decider.Decide(ctx, k.View, r.in, selector.Mode{})
-	fault := (*inventory.Fault)(nil)
-	switch {
-	case errors.As(err, &fault) && fault.Reason == v1beta1.ReasonConflict:
-		return Place{Outcome: Ignored}, fault.Text, nil
-	case fault != nil && k.spec.Spec.Admission.FailurePolicy == v1beta1.Ignore:
-		return Place{Outcome: WithoutClass}, fault.Text, nil
-	case fault != nil:
-		return Place{Outcome: Refused}, fault.Text, nil //nolint:nilerr // It is what becomes of the claim.
-	case err != nil:
-		return to, "", fmt.Errorf("cannot decide on the claim %s/%s: %w", r.Namespace, r.Name, truncate.Error(err))
-	case d.Claim.LeftAlone != "":
-		return Place{Outcome: Ignored}, d.Claim.LeftAlone, nil
-	case d.Class != nil:
-		r.sole = d.Candidates == 1
-		return Place{Class: selector.NameOf(d.Class)}, "", nil
-	case len(d.Claim.Problems) > 0, d.Denied():
-		return Place{Outcome: Refused}, d.Warning(), nil
-	case d.Unneeded():
-		return Place{Outcome: Ignored}, "the claim asks for no class, and none is the default", nil
-	case k.View.Kind.BindLater:
-		return Place{Outcome: Waits}, d.Warning(), nil
-	}
-	return Place{Outcome: WithoutClass}, d.Warning(), nil
 }
