@@ -2,7 +2,6 @@ package selector
 
 import (
 	"encoding/json"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -11,12 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
@@ -204,61 +201,6 @@ func TestConflict(t *testing.T) {
 	assert.Nil(t, inventory.Snapshot()["b"].Conflict, "We should serve the other when the first takes another reference.")
 }
 
-func TestReads(t *testing.T) {
-	k := postgres()
-	k.Spec.Claims.Resource = "claims.example.org"
-	claims := func(group, version, resource string) metav1.GroupVersionResource {
-		return metav1.GroupVersionResource{Group: group, Version: version, Resource: resource}
-	}
-	unpinned := NewClaimKind(k)
-	k.Status.Version = "v1"
-	assert.True(t, unpinned.Reader.Reads(claims("example.org", "v2", "claims")), "We should read every version until one is known, and act on no status.")
-	assert.False(t, unpinned.Reader.Reads(claims("example.org", "v2", "others")))
-	assert.False(t, unpinned.Reader.Reads(claims("example.net", "v2", "claims")))
-	k.Spec.Claims.Version = "v2"
-	assert.True(t, NewClaimKind(k).Reader.Reads(claims("example.org", "v2", "claims")))
-	assert.False(t, NewClaimKind(k).Reader.Reads(claims("example.org", "v1", "claims")), "We should read the version of the spec alone.")
-}
-
-// TestNamespaces holds the rule of the webhook configuration, as the API server applies
-// it, against the one that late binding and explain apply.
-func TestNamespaces(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // It has to be reproducible.
-	values := []v1beta1.LabelValue{"a", "b", ""}
-	for range 500 {
-		s := v1beta1.NamespaceSelector{}
-		if random.IntN(2) == 0 {
-			s.MatchLabels = map[string]v1beta1.LabelValue{"team": values[random.IntN(3)]}
-		}
-		if random.IntN(2) == 0 {
-			s.MatchExpressions = []v1beta1.NamespaceSelectorRequirement{{Key: "env", Operator: "NotIn", Values: values[:1+random.IntN(2)]}}
-		}
-		namespaces, err := claim.NewNamespaces(s, "classbind-system")
-		require.NoError(t, err)
-		entry, err := metav1.LabelSelectorAsSelector(claim.NamespaceSelector(s, "classbind-system"))
-		require.NoError(t, err)
-		for _, name := range []string{"kube-system", "classbind-system", "team-a"} {
-			set := labels.Set{"kubernetes.io/metadata.name": name}
-			for _, key := range []string{"team", "env"} {
-				if random.IntN(2) == 0 {
-					set[key] = string(values[random.IntN(3)])
-				}
-			}
-			want := entry.Matches(set)
-			assert.Equal(t, want, namespaces.Select(name, set), "%s %v %v", name, s, set)
-			if selected, known := namespaces.Known(name); known {
-				assert.Equal(t, want, selected)
-			}
-		}
-		selected, known := namespaces.Known("")
-		assert.True(t, selected && known, "We should bind claims of no namespace, as the API server asks us to.")
-	}
-	_, err := claim.NewNamespaces(v1beta1.NamespaceSelector{MatchExpressions: []v1beta1.NamespaceSelectorRequirement{{Key: "-", Operator: "Exists"}}}, "classbind-system")
-	require.ErrorContains(t, err, "spec.claims.namespaceSelector")
-	later := v1beta1.NamespaceSelector{MatchExpressions: []v1beta1.NamespaceSelectorRequirement{{Key: "env", Operator: "Matches"}, {Key: "team", Operator: "Exists"}}}
-	assert.Len(t, claim.NamespaceSelector(later, "classbind-system").MatchExpressions, 2, "We should leave out what the API server may not know.")
-}
-
 func TestPolicyDefault(t *testing.T) {
 	const mark, weight = "example.org/default", "example.org/weight"
 	marked := []string{mark, "true"}
@@ -282,7 +224,7 @@ func TestPolicyDefault(t *testing.T) {
 		"WeightlessRandom": {reason: "We should offer it where weights do not count.", claims: spec(`{choice: {strategy: Random}}`), classes: []class{{annotations: append([]string{weight, "0"}, marked...)}}},
 		"TooManyLabels":    {reason: "We should offer no class whose labels are not held.", classes: []class{{annotations: marked, labels: 2 * v1beta1.MaxClassLabels}}, want: v1beta1.ReasonNeedsWebhook},
 		"RoundRobin":       {reason: "We should know which class we gave last.", claims: spec(`{choice: {strategy: RoundRobin}}`), classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
-		"Annotate":         {reason: "We should report the time, which the API server does not.", claims: annotates, classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
+		"Annotate":         {reason: "We should tell the time, which the API server does not.", claims: spec(`{choice: {annotate: Decision}}`), classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
 		"LeastClaims":      {reason: "We should not need to choose from one.", claims: spec(`{choice: {strategy: LeastClaims}}`), classes: []class{{annotations: marked}}},
 		"Any":              {reason: "We should draw among all.", claims: spec(`{selector: {whenAbsent: Any}}`), classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
 		"LeaveAlone":       {reason: "We should leave them alone.", claims: spec(`{selector: {whenAbsent: LeaveAlone}}`), classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},

@@ -15,17 +15,20 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/selectortest"
 )
 
 // golden is a case's want.yaml.
@@ -34,7 +37,7 @@ type golden struct {
 	Reason string `json:"reason"`
 	// Settled and Errors say why no class is chosen for a claim.
 	Settled string        `json:"settled"`
-	Errors  []fieldFailed `json:"errors"`
+	Errors  []field.Error `json:"errors"`
 	// Candidates are the classes that fresh seeds draw, sorted.
 	Candidates []string `json:"candidates"`
 	// Class is the one that the claim's identity draws, now and in every release
@@ -67,7 +70,10 @@ func TestChoose(t *testing.T) {
 			view := kind(documents(t, filepath.Join(dir, "classes.yaml")))
 
 			claim := view.Kind.Reader.Read(object.GetNamespace(), object.GetName(), object.Object)
-			assert.Equal(t, want.Errors, failed(claim.Problems), want.Reason)
+			require.Len(t, claim.Problems, len(want.Errors), want.Reason)
+			for i, e := range want.Errors {
+				assert.Equal(t, e, field.Error{Field: claim.Problems[i].Field, Type: claim.Problems[i].Type}, want.Reason)
+			}
 			assert.Equal(t, want.Settled, claim.SettledBy, want.Reason)
 			if len(claim.Problems) > 0 || claim.LeftAlone != "" {
 				return
@@ -199,6 +205,177 @@ func TestViewLeavesOut(t *testing.T) {
 	}
 }
 
+// TestOptional has claims of kinds that ask for less than a class for each.
+func TestOptional(t *testing.T) {
+	const required = `{type: object, properties: {spec: {type: object, properties: {ref: {type: object, required: [name, major], properties: {name: {type: string}, major: {type: integer}}}}}}}`
+	optional := spec(`{selector: {whenAbsent: DefaultIfAny}, whenUnmatched: Deny}`)
+	company := spec(`{reference: {path: ".spec.ref", form: LocalObjectReference}, selector: {whenAbsent: Any}}`)
+	begun := func(s *v1beta1.ClaimKindSpec) {
+		company(s)
+		s.Reference.WhenAbsent = v1beta1.LeaveAbsentAlone
+	}
+	for name, tc := range map[string]struct {
+		reason    string
+		kind      func(*v1beta1.ClaimKindSpec)
+		claim     string
+		leftAlone string
+		denied    bool
+		warning   string
+		problem   string
+		class     string
+	}{
+		"Unneeded":     {reason: "We should tell nobody that a claim gets no class that it does without.", kind: optional, claim: `{spec: {}}`},
+		"Selected":     {reason: "We should refuse a claim that asks for a class.", kind: optional, claim: `{spec: {classSelector: {matchLabels: {a: b}}}}`, denied: true, warning: "matches the selector"},
+		"Begun":        {reason: "We should refuse a claim that says of which kind its class is.", kind: optional, claim: `{spec: {classRef: {kind: B}}}`, denied: true, warning: "no class is marked default"},
+		"Company":      {reason: "We should add the name to what only the author can give.", kind: company, claim: `{spec: {ref: {major: 16}}}`, class: "A/a"},
+		"NoCompany":    {reason: "We should refuse a claim that lacks what only its author can give.", kind: company, claim: `{spec: {}}`, problem: "spec.ref.major: Required value: the schema requires it beside the name of a class, and only the author of the claim can give it"},
+		"AbsentAlone":  {reason: "We should leave alone a claim without a reference where its kind says so.", kind: begun, claim: `{spec: {}}`, leftAlone: claim.ReferenceAbsent},
+		"NullAlone":    {reason: "We should take null for none.", kind: begun, claim: `{spec: {ref: null}}`, leftAlone: claim.ReferenceAbsent},
+		"AbsentNeeded": {reason: "We should bind a claim that began its reference.", kind: begun, claim: `{spec: {ref: {}}}`, class: "A/a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := kindOf(tc.kind)
+			if kind.Reader.Reference.EmptyIsUnset {
+				kind.SetPaths(CheckPaths(kind, schemaOfCRD(t, required)))
+			}
+			classes := newKind("as.example.org", "A")
+			d, err := new(Decider).Decide(t.Context(), NewView(kind, []*inventory.Classes{inventory.NewClasses(classes, []*inventory.Class{{Kind: classes, Name: "a", Weight: 1}})}),
+				kind.Reader.Read("team", "db", decode(t, tc.claim)), Mode{})
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, tc.leftAlone, d.Claim.LeftAlone, tc.reason)
+			assert.Equal(t, tc.denied, d.Denied(), tc.reason)
+			switch {
+			case tc.problem != "":
+				require.Len(t, d.Claim.Problems, 1, tc.reason)
+				assert.Equal(t, tc.problem, d.Claim.Problems[0].Error(), tc.reason)
+			case tc.warning != "":
+				assert.Contains(t, d.Warning(), tc.warning, tc.reason)
+			case tc.leftAlone == "":
+				assert.Empty(t, d.Warning(), tc.reason)
+			}
+			if tc.class == "" {
+				assert.Nil(t, d.Class, tc.reason)
+			} else {
+				assert.Equal(t, tc.class, d.Class.String(), tc.reason)
+			}
+		})
+	}
+}
+
+// TestPrecedence has two class kinds whose classes a reference cannot tell apart.
+func TestPrecedence(t *testing.T) {
+	local, shared := newKind("zlocals.example.org", "Local"), newKind("ashared.example.org", "Shared")
+	local.Namespaced = true
+	in := func(kind *inventory.ClassKind, namespace, name string) *inventory.Class {
+		return &inventory.Class{Kind: kind, Namespace: namespace, Name: name, Weight: 1}
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		listed bool
+		kinds  []string // the listed ones, if not both
+		form   v1beta1.ReferenceForm
+		locals []*inventory.Class
+		unread []UnreadKind
+		want   []string
+	}{
+		"ByName":        {reason: "We should offer the classes of one kind where nobody says more.", locals: []*inventory.Class{in(local, "team", "b")}, want: []string{"Shared/a"}},
+		"Listed":        {reason: "We should offer the classes of all kinds that are listed.", listed: true, locals: []*inventory.Class{in(local, "team", "b")}, want: []string{"Local/team/b", "Shared/a"}},
+		"Shadowed":      {reason: "We should not offer a class whose name means another.", listed: true, locals: []*inventory.Class{in(local, "team", "a")}, want: []string{"Local/team/a"}},
+		"Elsewhere":     {reason: "We should offer it to claims for which the name means nothing else.", listed: true, locals: []*inventory.Class{in(local, "other", "a")}, want: []string{"Shared/a"}},
+		"Unread":        {reason: "We should not offer it while nobody knows what the name means.", listed: true, unread: []UnreadKind{{Name: local.Name}}},
+		"NotListed":     {reason: "We should take a kind that is not listed for the last.", listed: true, kinds: []string{local.Name}, unread: []UnreadKind{{Name: local.Name}}},
+		"KindNamed":     {reason: "We should not wait for a kind that the reference does not name.", listed: true, form: v1beta1.KindReference, unread: []UnreadKind{{Name: local.Name}}, want: []string{"Shared/a"}},
+		"SameKindNamed": {reason: "We should wait for a kind that may have the same Kind in another group.", listed: true, form: v1beta1.KindReference, kinds: []string{"ashared.other.org", shared.Name}, unread: []UnreadKind{{Name: "ashared.other.org"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := kindOf(func(s *v1beta1.ClaimKindSpec) {
+				s.Reference.Form, s.Selector.WhenAbsent = cmp.Or(tc.form, v1beta1.LocalObjectReference), v1beta1.NoSelectorAny
+				s.Classes.Kinds = []v1beta1.ClassKindLink{{Name: local.Name}, {Name: shared.Name}}
+				if tc.kinds != nil {
+					s.Classes.Kinds = nil
+					for _, kind := range tc.kinds {
+						s.Classes.Kinds = append(s.Classes.Kinds, v1beta1.ClassKindLink{Name: kind})
+					}
+				}
+				if tc.listed {
+					s.Classes.Precedence = v1beta1.PrecedenceListed
+				}
+			})
+			all := []*inventory.Classes{inventory.NewClasses(shared, []*inventory.Class{in(shared, "", "a")})}
+			if tc.unread == nil {
+				all = append(all, inventory.NewClasses(local, tc.locals))
+			}
+			view := NewView(kind, all)
+			view.Unread = tc.unread
+			e, err := new(Decider).Explain(t.Context(), view, kind.Reader.Read("team", "db", decode(t, `{spec: {}}`)))
+			require.NoError(t, err)
+			var got []string
+			for _, c := range e.Candidates {
+				got = append(got, c.Class.String())
+			}
+			assert.ElementsMatch(t, tc.want, got, tc.reason)
+			if tc.listed && tc.form == "" {
+				named := map[string]any{"spec": map[string]any{"classRef": map[string]any{"name": "a"}}}
+				class, _ := kind.Demand.ClassOf(all, "team", named)
+				want := in(shared, "", "a").String()
+				if name == "Shadowed" {
+					want = "Local/team/a"
+				}
+				assert.Equal(t, want, class.String(), "We should find the class that a name means.")
+			}
+		})
+	}
+}
+
+// TestDecisionAnnotation applies what annotates a claim with the library that the API server uses.
+func TestDecisionAnnotation(t *testing.T) {
+	const record = `{\"reason\":\"AnyClass\",\"class\":\"Class/a\",\"strategy\":\"WeightedRandom\",\"candidates\":1}`
+	inAnnotation := spec(`{reference: {path: "", annotation: example.org/class, form: Name}}`)
+	inSpec := spec(`{reference: {path: .spec.class, form: Name}}`)
+	for name, tc := range map[string]struct {
+		reason    string
+		reference func(*v1beta1.ClaimKindSpec)
+		annotate  v1beta1.Annotate
+		object    string
+		want      string
+	}{
+		"None":         {"We should annotate no claim unless its kind says so.", inSpec, v1beta1.AnnotateNothing, `{"spec":{}}`, `{"spec":{"class":"a"}}`},
+		"First":        {"We should make the annotations.", inSpec, v1beta1.AnnotateDecision, `{"metadata":{},"spec":{}}`, `{"metadata":{"annotations":{"classbind.io/decision":"` + record + `"}},"spec":{"class":"a"}}`},
+		"Null":         {"We should take null for none.", inSpec, v1beta1.AnnotateDecision, `{"metadata":{"annotations":null}}`, `{"metadata":{"annotations":{"classbind.io/decision":"` + record + `"}},"spec":{"class":"a"}}`},
+		"Others":       {"We should keep the others.", inSpec, v1beta1.AnnotateDecision, `{"metadata":{"annotations":{"a":"b"}}}`, `{"metadata":{"annotations":{"a":"b","classbind.io/decision":"` + record + `"}},"spec":{"class":"a"}}`},
+		"Forged":       {"We should replace what an author made up.", inSpec, v1beta1.AnnotateDecision, `{"metadata":{"annotations":{"classbind.io/decision":"x"}}}`, `{"metadata":{"annotations":{"classbind.io/decision":"` + record + `"}},"spec":{"class":"a"}}`},
+		"InAnnotation": {"We should keep a reference that is an annotation.", inAnnotation, v1beta1.AnnotateDecision, `{"metadata":{}}`, `{"metadata":{"annotations":{"example.org/class":"a","classbind.io/decision":"` + record + `"}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := kindOf(tc.reference, func(s *v1beta1.ClaimKindSpec) {
+				s.Selector.WhenAbsent, s.Choice.Annotate = v1beta1.NoSelectorAny, tc.annotate
+			})
+			classes := inventory.NewClassKind(&v1beta1.ClassKind{}, schema.GroupVersionKind{Kind: "Class"}, false)
+			view := NewView(kind, []*inventory.Classes{inventory.NewClasses(classes, []*inventory.Class{{Kind: classes, Name: "a", Weight: 1}})})
+			object, err := kind.Reader.DecodeValid([]byte(tc.object))
+			require.NoError(t, err)
+			at, patches := time.Date(2026, 1, 2, 4, 4, 5, 6, time.FixedZone("", 3600)), map[string]bool{}
+			d := Decision{}
+			for _, mode := range []Mode{{DryRun: true}, {}} {
+				d = decided(t, &Decider{Now: func() time.Time { at = at.Add(time.Hour); return at }}, view, kind.Reader.Read("", "mine", object), mode)
+				patches[string(d.Patch())] = true
+			}
+			assert.Len(t, patches, 1, "A tool that compares a dry run with the result should find no difference.")
+			patch, err := jsonpatch.DecodePatch(d.Patch())
+			require.NoError(t, err)
+			patched, err := patch.Apply([]byte(tc.object))
+			require.NoError(t, err, tc.reason)
+			assert.JSONEq(t, tc.want, string(patched), tc.reason)
+		})
+	}
+}
+
+func TestWarningNamesTheAnnotation(t *testing.T) {
+	view := NewView(kindOf(spec(`{selector: {annotation: "example.org/selector"}}`)), []*inventory.Classes{inventory.NewClasses(newKind("as.example.org", "A"), nil)})
+	d := choose(view, claim.Claim{Name: "db"}, 0)
+	assert.Contains(t, d.Warning(), "the annotation example.org/selector", "We should tell the author to use that annotation.")
+}
+
 // registered returns, for each claim kind of testdata/registered.yaml, a function that makes a view of classes.
 func registered(t *testing.T) map[string]func(classes []map[string]any) *View {
 	t.Helper()
@@ -225,7 +402,7 @@ func registered(t *testing.T) map[string]func(classes []map[string]any) *View {
 			require.NotEmpty(t, gvk.Kind, k.Name)
 			classKinds = append(classKinds, inventory.NewClassKind(k, gvk.GroupVersionKind, gvk.namespaced))
 		case "ClaimKind":
-			k := &v1beta1.ClaimKind{Spec: crossplaneClaimKind()}
+			k := postgres()
 			require.NoError(t, yaml.UnmarshalStrict(text, k))
 			views[k.Name] = func(objects []map[string]any) *View {
 				var offered []*inventory.Classes
@@ -298,15 +475,6 @@ func documents(t *testing.T, file string) []map[string]any {
 		}
 	}
 	return objects
-}
-
-func decode(t *testing.T, text string) map[string]any {
-	t.Helper()
-	raw, err := yaml.YAMLToJSONStrict([]byte(text))
-	require.NoError(t, err, text)
-	var object map[string]any
-	require.NoError(t, json.Unmarshal(raw, &object), text)
-	return object
 }
 
 func read(t *testing.T, file string) []byte {
@@ -403,20 +571,13 @@ func randomLabels(random *rand.Rand) labels.Set {
 	return set
 }
 
-// spec changes the spec of a ClaimKind, and specs those of a ClaimKind and of a ClassKind.
-func spec(claims string) func(*v1beta1.ClaimKindSpec) {
-	return func(s *v1beta1.ClaimKindSpec) { unmarshal(claims, s) }
-}
+// What the engine's tests share with those of its parts.
+var (
+	postgres, decode  = selectortest.ClaimKind, selectortest.Decode
+	spec, specs, fits = selectortest.Spec, selectortest.Specs, selectortest.Fits
+)
 
-func specs(claims, classes string) func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec) {
-	return func(s *v1beta1.ClaimKindSpec, k *v1beta1.ClassKindSpec) {
-		unmarshal(claims, s)
-		unmarshal(classes, k)
-	}
-}
-
-func unmarshal(text string, to any) {
-	if err := yaml.UnmarshalStrict([]byte(text), to); err != nil {
-		panic(err)
-	}
+// kindOf claims whose registration differs from the CRD's defaults.
+func kindOf(changes ...func(*v1beta1.ClaimKindSpec)) *ClaimKind {
+	return NewClaimKind(postgres(changes...))
 }

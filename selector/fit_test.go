@@ -20,7 +20,6 @@ import (
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/inventory"
-	"github.com/classbind/classbind/selector/rules"
 )
 
 // expressive is a world with expressions: one claim kind, one class kind and its classes.
@@ -99,14 +98,6 @@ func (e *expressive) decided(t *testing.T, spec map[string]any) Decision {
 func all(spec map[string]any) map[string]any {
 	spec["classSelector"] = map[string]any{"matchLabels": map[string]any{"all": "yes"}}
 	return spec
-}
-
-func fits(expressions ...string) func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec) {
-	return func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-		for i, e := range expressions {
-			s.Classes.Fits = append(s.Classes.Fits, v1beta1.Fit{Name: "Fit" + string(rune('A'+i)), Expression: v1beta1.Expression(e)})
-		}
-	}
 }
 
 func TestFits(t *testing.T) {
@@ -279,48 +270,6 @@ func TestReplacedReference(t *testing.T) {
 	}
 }
 
-func TestInvalidExpressions(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason string
-		change func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec)
-		field  string
-		text   string
-	}{
-		"Syntax":  {"We should find what is no expression", fits("class.spec."), "spec.classes.fits[FitA].expression", "no viable alternative"},
-		"Type":    {"We should want a truth", fits("'yes'"), "spec.classes.fits[FitA].expression", "must be true or false"},
-		"Unknown": {"We should know all variables", fits("klass.spec.x"), "spec.classes.fits[FitA].expression", "klass"},
-		"Request": {"We should not ask who asks for a claim that waits", specs(`{whenUnmatched: BindLater, claims: {when: "request.userInfo.username == 'a'"}}`, `{}`), "spec.claims.when", "request"},
-		"Related": {"We should know the objects", specs(`{claims: {when: "related.plan.x"}}`, `{}`), "spec.claims.when", "plan"},
-		"Status":  {"We should not take the default from the status", specs(`{}`, `{default: {annotation: "", expression: "class.status.default"}}`), "spec.default.expression", "status"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := newExpressive(tc.change)
-			invalid := slices.Concat(rules.NewForClaims(e.claims).Invalid, rules.InvalidOfClasses(e.kind))
-			require.Len(t, invalid, 1, tc.reason)
-			assert.Equal(t, tc.field, invalid[0].Field, tc.reason)
-			assert.Contains(t, invalid[0].Error(), tc.text, tc.reason)
-			assert.Contains(t, invalid[0].Err.Caret(), "^")
-			if fault := NewClaimKind(e.claims).fault; fault != nil {
-				_, err := e.decide(t, map[string]any{})
-				require.EqualError(t, err, e.view().Fault.Text, tc.reason)
-				assert.Equal(t, v1beta1.ReasonInvalidExpression, fault.Reason)
-			}
-		})
-	}
-}
-
-// TestSameFits proves that a claim kind stays the same if its class kinds are listed in another
-// order, and not if a filter would say something else.
-func TestSameFits(t *testing.T) {
-	kind := func(name, fit, message string) *v1beta1.ClassKind {
-		return &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.ClassKindSpec{
-			Fits: []v1beta1.Fit{{Name: fit, Expression: "claim.spec.a == class.spec.a", Message: message}},
-		}}
-	}
-	a, b := kind("as.example.org", "A", "other"), kind("bs.example.org", "B", "other")
-	assert.Equal(t, NewClaimKind(postgres(), a, b).Rules.LinkedFits, NewClaimKind(postgres(), b, a).Rules.LinkedFits, "A cache lists in any order")
-}
-
 // TestReviewedAsStored has hostile classes take the same seat when they are reviewed, stored
 // and watched. Otherwise they would become default beside another.
 func TestReviewedAsStored(t *testing.T) {
@@ -413,8 +362,12 @@ func TestStatusSeatsNobody(t *testing.T) {
 	assert.True(t, offered, "We should keep the seat for a class whose status may change unseen.")
 
 	e.claims.Spec.Classes.Partition = &v1beta1.Partition{Claim: "''", Class: "class.status.zone"}
-	require.NotNil(t, NewClaimKind(e.claims).fault)
-	assert.Contains(t, NewClaimKind(e.claims).fault.Text, "spec.classes.partition.class: line 1, column 1: must not look at class.status")
+	fault := NewClaimKind(e.claims).fault
+	require.NotNil(t, fault)
+	assert.Equal(t, v1beta1.ReasonInvalidExpression, fault.Reason)
+	assert.Contains(t, fault.Text, "spec.classes.partition.class: line 1, column 1: must not look at class.status")
+	_, err = e.decide(t, map[string]any{})
+	require.EqualError(t, err, fault.Text, "We should decide nothing by an invalid expression.")
 }
 
 // TestServingClasses proves that an inventory, which looks at what changes alone, has the

@@ -20,6 +20,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/access"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/fuzztest/cost"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
@@ -156,7 +157,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 		asked++
 		return true, nil
 	}}}}
-	allocated := allocating(func() {
+	allocated := cost.Allocated(func() {
 		asked = 0
 		got, err := d.Decide(t.Context(), view, claim.Intake{Claim: nthClaim(1)}, Mode{})
 		require.ErrorContains(t, err, "so many of the classes that match are not allowed", "We should not say that there is no class.")

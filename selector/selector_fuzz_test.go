@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -44,7 +45,7 @@ func FuzzClaimKind(f *testing.F) {
 	meter := cost.NewMeter(f)
 	f.Fuzz(func(t *testing.T, spec, claim []byte, classKinds byte) {
 		registration := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.example.org"}}
-		if json.Unmarshal(spec, &registration.Spec) != nil || !isValid(claim) {
+		if json.Unmarshal(spec, &registration.Spec) != nil || !jsontext.Value(claim).IsValid() {
 			return // The API server stores no such object.
 		}
 		var v *View
@@ -179,7 +180,7 @@ func fuzzSelector(f *testing.F, claimOf func(text string) (object string, field 
 	f.Fuzz(func(t *testing.T, text []byte) {
 		object, field, annotations, certain := claimOf(string(text))
 		raw := []byte(object)
-		if !isValid(raw) {
+		if !jsontext.Value(raw).IsValid() {
 			return
 		}
 		var (

@@ -75,3 +75,7 @@ func plainly(quoted []byte) (text string) {
 	_ = json.Unmarshal(quoted, &text)
 	return text
 }
+
+func TestPointer(t *testing.T) {
+	assert.Equal(t, "/a~1b/c~0d/~01", Path{"a/b", "c~d", "~1"}.Pointer(), "We should escape as RFC 6901 says.")
+}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/selectortest"
 )
 
 func TestNewClassCapacity(t *testing.T) {
@@ -54,7 +55,7 @@ func TestNewClassCapacity(t *testing.T) {
 				schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false)
 			assert.True(t, kind.HasCapacity(), tc.reason)
 			assert.Equal(t, tc.of.Total.Annotation != "", kind.MetadataOnly(), "We should need the objects for a field alone.")
-			object := decode(t, tc.class)
+			object := selectortest.Decode(t, tc.class)
 			annotations := map[string]string{}
 			metadata, _ := object["metadata"].(map[string]any)
 			all, _ := metadata["annotations"].(map[string]any)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/selectortest"
 )
 
 func TestNewClassWeightOfBothAnnotations(t *testing.T) {
@@ -60,7 +61,7 @@ func TestNewClassMarks(t *testing.T) {
 		"FieldMap":   {"We should not take an object for true", byPath, `{spec: {default: {a: b}}}`, want{err: "spec.default: Invalid value: " + detail}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			object := decode(t, tc.class)
+			object := selectortest.Decode(t, tc.class)
 			c := tc.kind.NewClass(&unstructured.Unstructured{Object: object}, object)
 			got := want{cordoned: c.Cordoned, isDefault: c.Default}
 			if c.MarkErr != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
@@ -59,12 +58,6 @@ func names(classes []*Class) (all []string) {
 	}
 	slices.Sort(all)
 	return all
-}
-
-func decode(t *testing.T, text string) (object map[string]any) {
-	t.Helper()
-	require.NoError(t, yaml.UnmarshalStrict([]byte(text), &object), text)
-	return object
 }
 
 func TestClassOf(t *testing.T) {

@@ -1,10 +1,8 @@
-package selector
+package claim
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
@@ -17,17 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
-	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/rules"
+	"github.com/classbind/classbind/selector/selectortest"
 )
-
-// fieldFailed is what of a field's error is for programs.
-type fieldFailed struct {
-	Field string          `json:"field"`
-	Type  field.ErrorType `json:"type"`
-}
 
 func TestRead(t *testing.T) {
 	const (
@@ -95,10 +87,10 @@ func TestRead(t *testing.T) {
 		"AnnotationIsANumber":       {reason: "We should refuse what no annotation can be", claim: `{metadata: {annotations: {classbind.io/class-selector: 3}}}`, errs: []fieldFailed{{annotated, wrongType}}},
 		"AnnotationsIsAList":        {reason: "We should name the field that is no object", claim: `{metadata: {annotations: [classbind.io/class-selector]}}`, errs: one("metadata.annotations", wrongType)},
 	}
-	kind := NewClaimKind(postgres())
+	reader := readerOf()
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := kind.Reader.Read("team", "db", decode(t, tc.claim))
+			got := reader.Read("team", "db", decode(t, tc.claim))
 			assert.Equal(t, tc.errs, failed(got.Problems), tc.reason)
 			if len(tc.errs) > 0 {
 				assert.Nil(t, got.Selector, tc.reason)
@@ -116,33 +108,6 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// postgres is a ClaimKind as the API server would have filled it in.
-func postgres() *v1beta1.ClaimKind {
-	return &v1beta1.ClaimKind{
-		ObjectMeta: metav1.ObjectMeta{Name: "postgresqlinstances.database.crossplane.io"},
-		Spec:       crossplaneClaimKind(),
-	}
-}
-
-// crossplaneClaimKind is the CRD's defaults.
-func crossplaneClaimKind() v1beta1.ClaimKindSpec {
-	return v1beta1.ClaimKindSpec{
-		Claims:        v1beta1.Claims{SkipIfSet: []v1beta1.Place{{Path: ".spec.resourceRef"}}},
-		Reference:     v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference},
-		Selector:      v1beta1.ClassSelector{Path: ".spec.classSelector"},
-		Choice:        v1beta1.Choice{Strategy: v1beta1.WeightedRandom, Seed: v1beta1.SeedClaim},
-		WhenUnmatched: v1beta1.Admit,
-	}
-}
-
-func failed(errs field.ErrorList) []fieldFailed {
-	var all []fieldFailed
-	for _, err := range errs {
-		all = append(all, fieldFailed{err.Field, err.Type})
-	}
-	return all
-}
-
 // TestReadAsWritten has expressions say the same of what is read of a claim as of all of it.
 func TestReadAsWritten(t *testing.T) {
 	parts := []string{`null`, `1`, `1e300`, `true`, `"text"`, `[]`, `["b"]`, `[{"b":1}]`, `{}`}
@@ -158,19 +123,16 @@ func TestReadAsWritten(t *testing.T) {
 		"claim.?spec.?a.?b.orValue('none') == 'none'", "claim.spec.a.exists(k, k == 'b')", "size(claim.spec.a) > 0", "claim.spec.a.b.b == 1 || claim.metadata.labels.b == '1'",
 		"has(claim.metadata.labels.b)",
 	} {
-		registered := postgres()
-		registered.Spec.Claims.When = text
-		kind := NewClaimKind(registered)
-		require.Nil(t, NewClaimKind(registered).fault, text)
-		bindWhen := kind.Rules.BindWhen
+		reader := readerOf(func(s *v1beta1.ClaimKindSpec) { s.Claims.When = text })
+		require.NotNil(t, reader.bindWhen, text)
 		said := map[string]bool{}
 		for _, raw := range claims {
 			var whole map[string]any
 			require.NoError(t, json.Unmarshal([]byte(raw), &whole))
-			read, err := kind.Reader.DecodeValid([]byte(raw))
+			read, err := reader.DecodeValid([]byte(raw))
 			require.NoError(t, err)
-			want, wantErr := bindWhen.Bool(&expression.Input{Claim: whole}, &expression.Budget{Left: v1beta1.MaxExpressionCost})
-			got, gotErr := bindWhen.Bool(&expression.Input{Claim: read}, &expression.Budget{Left: v1beta1.MaxExpressionCost})
+			want, wantErr := reader.bindWhen.Bool(&expression.Input{Claim: whole}, &expression.Budget{Left: v1beta1.MaxExpressionCost})
+			got, gotErr := reader.bindWhen.Bool(&expression.Input{Claim: read}, &expression.Budget{Left: v1beta1.MaxExpressionCost})
 			assert.Equal(t, wantErr == nil, gotErr == nil, "%s of %s: %v, %v", text, raw, wantErr, gotErr)
 			assert.False(t, gotErr != nil && strings.Contains(gotErr.Error(), "selector"), "%s of %s: %v", text, raw, gotErr)
 			assert.Equal(t, want, got, "We should read of %s all that %q looks at.", raw, text)
@@ -193,21 +155,22 @@ func FuzzDecode(f *testing.F) {
 	} {
 		f.Add([]byte(claim))
 	}
-	other := postgres()
-	other.Spec.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.template.class"}, Form: v1beta1.TypedLocalObjectReference}
-	other.Spec.Selector.Path = ".selector"
-	other.Spec.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.source.ref"}, {Path: ".spec.resourceRef"}, {Path: ".spec.source"}}
-	kinds := []*ClaimKind{
-		NewClaimKind(postgres()), NewClaimKind(other), kindOf(byLabel), kindOf(byAnnotation), kindOf(byName), kindOf(byObject), kindOf(belowTopology),
-		kindOf(func(s *v1beta1.ClaimKindSpec) {
+	readers := []*Reader{
+		readerOf(), readerOf(byLabel), readerOf(byAnnotation), readerOf(byName), readerOf(byObject), readerOf(belowTopology),
+		readerOf(func(s *v1beta1.ClaimKindSpec) {
+			s.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.template.class"}, Form: v1beta1.TypedLocalObjectReference}
+			s.Selector.Path = ".selector"
+			s.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.source.ref"}, {Path: ".spec.resourceRef"}, {Path: ".spec.source"}}
+		}),
+		readerOf(func(s *v1beta1.ClaimKindSpec) {
 			s.Selector.WhenAbsent, s.Selector.Annotation = v1beta1.NoSelectorLeaveAlone, "example.org/class"
 			s.Claims.SkipIfSet = []v1beta1.Place{{Annotation: ingressClass}, {Label: queueLabel}}
 		}),
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		for _, k := range kinds {
-			got, err := k.Reader.DecodeValid(raw)
-			if err != nil || !isValid(raw) {
+		for _, r := range readers {
+			got, err := r.DecodeValid(raw)
+			if err != nil || !jsontext.Value(raw).IsValid() {
 				continue
 			}
 			var whole map[string]any
@@ -215,8 +178,8 @@ func FuzzDecode(f *testing.F) {
 				require.ErrorContains(t, err, "cannot unmarshal number", "We should not read what is no JSON.")
 				continue // The error is in a part that we do not read.
 			}
-			assert.Equal(t, k.Reader.Reference.HasReference(whole), k.Reader.Reference.HasReference(got))
-			claim, want := k.Reader.Read("team", "db", got), k.Reader.Read("team", "db", whole)
+			assert.Equal(t, r.Reference.HasReference(whole), r.Reference.HasReference(got))
+			claim, want := r.Read("team", "db", got), r.Read("team", "db", whole)
 			if len(want.GenerateName) > v1beta1.MaxNameBytes {
 				want.GenerateName = "" // It is not read.
 			}
@@ -228,9 +191,6 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// isValid reports whether the decoder of reviews lets such a claim through.
-func isValid(raw []byte) bool { return jsontext.Value(raw).IsValid() }
-
 // A field that a claim repeats is made once.
 func TestRepetitionsAreMadeOnce(t *testing.T) {
 	for name, one := range map[string]string{
@@ -239,133 +199,11 @@ func TestRepetitionsAreMadeOnce(t *testing.T) {
 		"Names":     `"\u0061":0`,
 	} {
 		raw := []byte(`{` + one + string(bytes.Repeat([]byte(","+one), 10_000)) + `}`)
-		kind := NewClaimKind(postgres())
-		_, err := kind.Reader.DecodeValid(raw)
+		reader := readerOf()
+		_, err := reader.DecodeValid(raw)
 		require.NoError(t, err)
-		allocs := testing.AllocsPerRun(1, func() { _, _ = kind.Reader.DecodeValid(raw) })
+		allocs := testing.AllocsPerRun(1, func() { _, _ = reader.DecodeValid(raw) })
 		assert.Less(t, allocs, 100.0, "We should allocate little for %s.", name)
-	}
-}
-
-// TestOptional has claims of kinds that ask for less than a class for each.
-func TestOptional(t *testing.T) {
-	const required = `{type: object, properties: {spec: {type: object, properties: {ref: {type: object, required: [name, major], properties: {name: {type: string}, major: {type: integer}}}}}}}`
-	optional := spec(`{selector: {whenAbsent: DefaultIfAny}, whenUnmatched: Deny}`)
-	company := spec(`{reference: {path: ".spec.ref", form: LocalObjectReference}, selector: {whenAbsent: Any}}`)
-	begun := func(s *v1beta1.ClaimKindSpec) {
-		company(s)
-		s.Reference.WhenAbsent = v1beta1.LeaveAbsentAlone
-	}
-	for name, tc := range map[string]struct {
-		reason    string
-		kind      func(*v1beta1.ClaimKindSpec)
-		claim     string
-		leftAlone string
-		denied    bool
-		warning   string
-		problem   string
-		class     string
-	}{
-		"Unneeded":     {reason: "We should not warn that a claim gets no class that it does without.", kind: optional, claim: `{spec: {}}`},
-		"Selected":     {reason: "We should refuse a claim that asks for a class.", kind: optional, claim: `{spec: {classSelector: {matchLabels: {a: b}}}}`, denied: true, warning: "matches the selector"},
-		"Begun":        {reason: "We should refuse a claim that says of which kind its class is.", kind: optional, claim: `{spec: {classRef: {kind: B}}}`, denied: true, warning: "no class is marked default"},
-		"Company":      {reason: "We should add the name to what only the author can give.", kind: company, claim: `{spec: {ref: {major: 16}}}`, class: "A/a"},
-		"NoCompany":    {reason: "We should refuse a claim that lacks what only its author can give.", kind: company, claim: `{spec: {}}`, problem: "spec.ref.major: Required value: the schema requires it beside the name of a class, and only the author of the claim can give it"},
-		"AbsentAlone":  {reason: "We should leave alone a claim without a reference where its kind says so.", kind: begun, claim: `{spec: {}}`, leftAlone: claim.ReferenceAbsent},
-		"NullAlone":    {reason: "We should take null for none.", kind: begun, claim: `{spec: {ref: null}}`, leftAlone: claim.ReferenceAbsent},
-		"AbsentNeeded": {reason: "We should bind a claim that began its reference.", kind: begun, claim: `{spec: {ref: {}}}`, class: "A/a"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			kind := kindOf(tc.kind)
-			if kind.Reader.Reference.Path.String() == "spec.ref" {
-				kind.SetPaths(CheckPaths(kind, schemaOfCRD(t, required)))
-			}
-			classes := newKind("as.example.org", "A")
-			d, err := new(Decider).Decide(t.Context(), NewView(kind, []*inventory.Classes{inventory.NewClasses(classes, []*inventory.Class{{Kind: classes, Name: "a", Weight: 1}})}),
-				kind.Reader.Read("team", "db", decode(t, tc.claim)), Mode{})
-			require.NoError(t, err, tc.reason)
-			assert.Equal(t, tc.leftAlone, d.Claim.LeftAlone, tc.reason)
-			assert.Equal(t, tc.denied, d.Denied(), tc.reason)
-			switch {
-			case tc.problem != "":
-				require.Len(t, d.Claim.Problems, 1, tc.reason)
-				assert.Equal(t, tc.problem, d.Claim.Problems[0].Error(), tc.reason)
-			case tc.warning != "":
-				assert.Contains(t, d.Warning(), tc.warning, tc.reason)
-			case tc.leftAlone == "":
-				assert.Empty(t, d.Warning(), tc.reason)
-			}
-			if tc.class == "" {
-				assert.Nil(t, d.Class, tc.reason)
-			} else {
-				assert.Equal(t, tc.class, d.Class.String(), tc.reason)
-			}
-		})
-	}
-}
-
-// TestPrecedence has two class kinds whose classes a reference cannot distinguish.
-func TestPrecedence(t *testing.T) {
-	local, shared := newKind("zlocals.example.org", "Local"), newKind("ashared.example.org", "Shared")
-	local.Namespaced = true
-	in := func(kind *inventory.ClassKind, namespace, name string) *inventory.Class {
-		return &inventory.Class{Kind: kind, Namespace: namespace, Name: name, Weight: 1}
-	}
-	for name, tc := range map[string]struct {
-		reason string
-		listed bool
-		kinds  []string // the listed ones, if not both
-		form   v1beta1.ReferenceForm
-		locals []*inventory.Class
-		unread []UnreadKind
-		want   []string
-	}{
-		"ByName":        {reason: "We should offer the classes of one kind where nobody says more.", locals: []*inventory.Class{in(local, "team", "b")}, want: []string{"Shared/a"}},
-		"Listed":        {reason: "We should offer the classes of all kinds that are listed.", listed: true, locals: []*inventory.Class{in(local, "team", "b")}, want: []string{"Local/team/b", "Shared/a"}},
-		"Shadowed":      {reason: "We should not offer a class whose name means another.", listed: true, locals: []*inventory.Class{in(local, "team", "a")}, want: []string{"Local/team/a"}},
-		"Elsewhere":     {reason: "We should offer it to claims for which the name means nothing else.", listed: true, locals: []*inventory.Class{in(local, "other", "a")}, want: []string{"Shared/a"}},
-		"Unread":        {reason: "We should not offer it while nobody knows what the name means.", listed: true, unread: []UnreadKind{{Name: local.Name}}},
-		"NotListed":     {reason: "We should take a kind that is not listed for the last.", listed: true, kinds: []string{local.Name}, unread: []UnreadKind{{Name: local.Name}}},
-		"KindNamed":     {reason: "We should not wait for a kind that the reference does not name.", listed: true, form: v1beta1.KindReference, unread: []UnreadKind{{Name: local.Name}}, want: []string{"Shared/a"}},
-		"SameKindNamed": {reason: "We should wait for a kind that may have the same Kind in another group.", listed: true, form: v1beta1.KindReference, kinds: []string{"ashared.other.org", shared.Name}, unread: []UnreadKind{{Name: "ashared.other.org"}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			kind := kindOf(func(s *v1beta1.ClaimKindSpec) {
-				s.Reference.Form, s.Selector.WhenAbsent = cmp.Or(tc.form, v1beta1.LocalObjectReference), v1beta1.NoSelectorAny
-				s.Classes.Kinds = []v1beta1.ClassKindLink{{Name: local.Name}, {Name: shared.Name}}
-				if tc.kinds != nil {
-					s.Classes.Kinds = nil
-					for _, kind := range tc.kinds {
-						s.Classes.Kinds = append(s.Classes.Kinds, v1beta1.ClassKindLink{Name: kind})
-					}
-				}
-				if tc.listed {
-					s.Classes.Precedence = v1beta1.PrecedenceListed
-				}
-			})
-			all := []*inventory.Classes{inventory.NewClasses(shared, []*inventory.Class{in(shared, "", "a")})}
-			if tc.unread == nil {
-				all = append(all, inventory.NewClasses(local, tc.locals))
-			}
-			view := NewView(kind, all)
-			view.Unread = tc.unread
-			e, err := new(Decider).Explain(t.Context(), view, kind.Reader.Read("team", "db", decode(t, `{spec: {}}`)))
-			require.NoError(t, err)
-			var got []string
-			for _, c := range e.Candidates {
-				got = append(got, c.Class.String())
-			}
-			assert.ElementsMatch(t, tc.want, got, tc.reason)
-			if tc.listed && tc.form == "" {
-				named := map[string]any{"spec": map[string]any{"classRef": map[string]any{"name": "a"}}}
-				class, _ := kind.Demand.ClassOf(all, "team", named)
-				want := in(shared, "", "a").String()
-				if name == "Shadowed" {
-					want = "Local/team/a"
-				}
-				assert.Equal(t, want, class.String(), "We should find the class that a name means.")
-			}
-		})
 	}
 }
 
@@ -374,7 +212,7 @@ func TestPrecedence(t *testing.T) {
 func TestAskKeepsTheClaim(t *testing.T) {
 	identity := map[string]bool{"Namespace": true, "Name": true, "GenerateName": true, "Request": true, "Requester": true, "Usage": true} // It is not known later.
 	kept := map[string]bool{}
-	kind := kindOf(withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference}),
+	reader := readerOf(withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference}),
 		spec(`{classes: {fits: [{name: "Size", expression: "class.spec.size == claim.spec.size"}]}}`))
 	for _, text := range []string{
 		`{spec: {classRef: {}}}`, `{spec: {classRef: {kind: "a\"=@", apiVersion: v1}}}`,
@@ -383,10 +221,10 @@ func TestAskKeepsTheClaim(t *testing.T) {
 		`{spec: {classSelector: {matchExpressions: [{key: a, operator: NotIn, values: [x, "v"]}, {key: b, operator: Exists}]}}}`,
 		`{metadata: {annotations: {classbind.io/class-selector: "cores>4,!spot,zone in (a,b)"}}}`,
 	} {
-		in := kind.Reader.Read("team", "db", decode(t, text))
+		in := reader.Read("team", "db", decode(t, text))
 		require.Empty(t, in.Problems)
 		require.NotNil(t, in.Object)
-		got, err := kind.Reader.Ask(in).Claim("team", "db")
+		got, err := reader.Ask(in).Claim("team", "db")
 		require.NoError(t, err)
 		require.NotNil(t, got.Object)
 		assert.Equal(t, describe(in.Claim), describe(got), text)
@@ -396,12 +234,12 @@ func TestAskKeepsTheClaim(t *testing.T) {
 			}
 		}
 	}
-	for f := range reflect.TypeFor[claim.Claim]().Fields() {
+	for f := range reflect.TypeFor[Claim]().Fields() {
 		assert.True(t, identity[f.Name] || kept[f.Name], "We should keep %s in the Ask.", f.Name)
 	}
 }
 
-func describe(c claim.Claim) any {
+func describe(c Claim) any {
 	s := c.Selector
 	c.Selector, c.Object = nil, nil
 	if s == nil {
@@ -412,7 +250,7 @@ func describe(c claim.Claim) any {
 
 // TestAskKeepsFields has expressions see the same of a claim that waits as of one that is created.
 func TestAskKeepsFields(t *testing.T) {
-	kind := kindOf(spec(`{classes: {fits: [{name: "All", expression: "[class.a, claim.spec.size, claim.spec.more.a, claim.metadata.labels].size() > 0"}]}}`))
+	reader := readerOf(spec(`{classes: {fits: [{name: "All", expression: "[class.a, claim.spec.size, claim.spec.more.a, claim.metadata.labels].size() > 0"}]}}`))
 	for text, want := range map[string]string{
 		`{}`: `{}`,
 		`{"spec":{"other":1},"metadata":{"name":"db","uid":"1"}}`:             `{"metadata":{},"spec":{}}`,
@@ -425,94 +263,65 @@ func TestAskKeepsFields(t *testing.T) {
 		`{"metadata":{"labels":{"b":"<é\u0022","a":"="}},"spec":{}}`:          `{"metadata":{"labels":{"a":"=","b":"<é\""}},"spec":{}}`,
 		`{"spec":{"size":2,"classSelector":{"matchLabels":{"tier":"gold"}}}}`: `{"spec":{"size":2}}=tier=gold`,
 	} {
-		object, err := kind.Reader.DecodeValid([]byte(text))
+		object, err := reader.DecodeValid([]byte(text))
 		require.NoError(t, err)
-		in := kind.Reader.Read("team", "db", object)
+		in := reader.Read("team", "db", object)
 		require.Empty(t, in.Problems)
-		ask := kind.Reader.Ask(in)
-		assert.Equal(t, claim.Ask(want), ask, text)
+		ask := reader.Ask(in)
+		assert.Equal(t, Ask(want), ask, text)
 		got, err := ask.Claim("team", "db")
 		require.NoError(t, err)
-		assert.Equal(t, ask, kind.Reader.Ask(claim.Intake{Claim: got}), "We should read what we wrote.")
+		assert.Equal(t, ask, reader.Ask(Intake{Claim: got}), "We should read what we wrote.")
 	}
-	assert.NotEqual(t, kind.Reader.Ask(kind.Reader.Read("", "", map[string]any{"spec": map[string]any{"size": 1.0}})),
-		kind.Reader.Ask(kind.Reader.Read("", "", map[string]any{"spec": map[string]any{"size": int64(1)}})), "We should keep numbers apart that expressions keep apart.")
+	assert.NotEqual(t, reader.Ask(reader.Read("", "", map[string]any{"spec": map[string]any{"size": 1.0}})),
+		reader.Ask(reader.Read("", "", map[string]any{"spec": map[string]any{"size": int64(1)}})), "We should keep numbers apart that expressions keep apart.")
 }
 
 // TestDeepFieldsAreTooLong has a field refused that would lose a part.
 func TestDeepFieldsAreTooLong(t *testing.T) {
-	kind := kindOf(spec(`{classes: {fits: [{name: "All", expression: "has(claim.spec.more)"}]}}`))
+	reader := readerOf(spec(`{classes: {fits: [{name: "All", expression: "has(claim.spec.more)"}]}}`))
 	for depth, problems := range map[int]int{fields.MaxExpressionDepth - 1: 0, fields.MaxExpressionDepth: 1} {
-		object, err := kind.Reader.DecodeValid([]byte(`{"spec":{"more":` + strings.Repeat(`{"a":`, depth) + `1` + strings.Repeat(`}`, depth) + `}}`))
+		object, err := reader.DecodeValid([]byte(`{"spec":{"more":` + strings.Repeat(`{"a":`, depth) + `1` + strings.Repeat(`}`, depth) + `}}`))
 		require.NoError(t, err)
-		in := kind.Reader.Read("team", "db", object)
+		in := reader.Read("team", "db", object)
 		assert.Len(t, in.Problems, problems, "%d levels", depth)
-		assert.NotContains(t, kind.Reader.Ask(in).Problem(), "selector.", "We should not show our types.")
+		assert.NotContains(t, reader.Ask(in).Problem(), "selector.", "We should not show our types.")
 	}
 }
 
-// TestExpressionsAgreeLater has claims with fields of every sort decided on when they are created, and later from their Ask.
-func TestExpressionsAgreeLater(t *testing.T) {
-	worlds := map[string]func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec){
-		"Fits":     fits("claim.spec.b >= class.spec.size", "!has(claim.spec.c) || claim.spec.c.size() > 0"),
-		"Below":    fits("class.spec.size == 1 || has(claim.spec.c.a) || has(claim.spec.c.name)", "!has(claim.spec.b) || has(claim.spec.b.a)"),
-		"Equality": fits("class.spec.size == claim.spec.b"),
-		"Score":    specs(`{choice: {strategy: HighestScore, score: "class.spec.price * double(claim.spec.b)"}}`, `{}`),
-		"Selector": specs(`{selector: {expression: "has(claim.spec.c) ? 'all=' + string(claim.spec.c) : claim.metadata.labels"}}`, `{}`),
-		"Partition": func(s *v1beta1.ClaimKindSpec, k *v1beta1.ClassKindSpec) {
-			s.Classes.Partition = &v1beta1.Partition{Claim: "string(claim.spec.c)", Class: "class.spec.tier"}
-			k.Default = v1beta1.Source{Expression: "class.spec.size > 0"}
-		},
-		"BindWhen":  specs(`{claims: {when: "claim.spec.classRef.name == 'a'"}}`, `{}`),
-		"ClassKind": specs(`{}`, `{fits: [{name: "Size", expression: "claim.spec.b + 1 > class.spec.size"}]}`),
+func TestReads(t *testing.T) {
+	k := selectortest.ClaimKind(spec(`{claims: {resource: claims.example.org}}`))
+	claims := func(group, version, resource string) metav1.GroupVersionResource {
+		return metav1.GroupVersionResource{Group: group, Version: version, Resource: resource}
 	}
-	values := []string{`null`, `1`, `1.0`, `2`, `2.5`, `1e3`, `9007199254740993`, `"yes"`, `""`, `"é\u0022"`, `true`, `[]`, `[1,1.0]`, `{}`, `{"name":"a"}`}
-	r := rand.New(rand.NewPCG(17, 5)) //nolint:gosec // It has to be reproducible.
-	fields := func(names ...string) string {
-		var all []string
-		for _, name := range names {
-			if r.IntN(4) > 0 {
-				all = append(all, fmt.Sprintf("%q:%s", name, values[r.IntN(len(values))]))
-			}
-		}
-		return "{" + strings.Join(all, ",") + "}"
+	unpinned := NewReader(k, rules.NewForClaims(k))
+	k.Status.Version = "v1"
+	assert.True(t, unpinned.Reads(claims("example.org", "v2", "claims")), "We should read every version until one is known, and act on no status.")
+	assert.False(t, unpinned.Reads(claims("example.org", "v2", "others")))
+	assert.False(t, unpinned.Reads(claims("example.net", "v2", "claims")))
+	k.Spec.Claims.Version = "v2"
+	pinned := NewReader(k, rules.NewForClaims(k))
+	assert.True(t, pinned.Reads(claims("example.org", "v2", "claims")))
+	assert.False(t, pinned.Reads(claims("example.org", "v1", "claims")), "We should read the version of the spec alone.")
+}
+
+// What the tests of claims share with those of the engine.
+var decode, spec = selectortest.Decode, selectortest.Spec
+
+type fieldFailed struct {
+	Field string
+	Type  field.ErrorType
+}
+
+func failed(errs field.ErrorList) (all []fieldFailed) {
+	for _, err := range errs {
+		all = append(all, fieldFailed{err.Field, err.Type})
 	}
-	for name, change := range worlds {
-		t.Run(name, func(t *testing.T) {
-			world := newExpressive(change).with("a", map[string]any{"size": int64(1), "price": 0.5, "tier": "yes"}).
-				with("b", map[string]any{"size": int64(2), "price": 1.5, "tier": ""}).with("c", map[string]any{"size": 2.5, "price": 1.0, "tier": "1"})
-			view, classes := world.view(), map[string]int{}
-			require.Nil(t, view.Fault)
-			for range 1500 {
-				spec := fields("b", "c", "classRef")
-				if r.IntN(3) > 0 {
-					spec = strings.Replace(spec, "{", `{"classSelector":{"matchLabels":{"all":"yes"}},`, 1)
-					spec = strings.Replace(spec, ",}", "}", 1)
-				}
-				text := fmt.Sprintf(`{"metadata":{"name":"db","labels":{"all":%q}},"spec":%s}`, []string{"yes", "no"}[r.IntN(2)], spec)
-				object, err := view.Kind.Reader.DecodeValid([]byte(text))
-				require.NoError(t, err, text)
-				in := view.Kind.Reader.Read("team", "db", object)
-				if in.LeftAlone != "" || len(in.Problems) > 0 {
-					continue
-				}
-				ask := view.Kind.Reader.Ask(in)
-				now := decided(t, new(Decider), view, in, Mode{})
-				waiting, err := ask.Claim("team", "db")
-				require.NoError(t, err, text)
-				later := decided(t, new(Decider), view, claim.Intake{Claim: waiting, Parents: in.Parents}, Mode{Stored: true})
-				describe := func(d *Decision) string {
-					return fmt.Sprint(d.Class, d.Candidates, d.DroppedText(), d.Reason(), d.Claim.Problems, d.Given())
-				}
-				classes[fmt.Sprint(now.Class)]++
-				if strings.Contains(describe(&now), "is a list") && strings.Contains(describe(&later), "wrong type") {
-					continue // Of a list, later says the same in other words.
-				}
-				if !assert.Equal(t, describe(&now), describe(&later), "%s: %s", text, ask) {
-					return
-				}
-			}
-			assert.Greater(t, len(classes), 1, "We should try claims that get different classes, or none: %v", classes)
-		})
-	}
+	return all
+}
+
+// readerOf claims whose registration differs from the CRD's defaults.
+func readerOf(changes ...func(*v1beta1.ClaimKindSpec)) *Reader {
+	k := selectortest.ClaimKind(changes...)
+	return NewReader(k, rules.NewForClaims(k))
 }
