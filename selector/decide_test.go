@@ -235,7 +235,7 @@ func TestOptional(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind := kindOf(tc.kind)
-			if kind.Reader.Reference.EmptyIsUnset {
+			if kind.Reader.Reference.Path.String() == "spec.ref" {
 				kind.SetPaths(CheckPaths(kind, schemaOfCRD(t, required)))
 			}
 			classes := newKind("as.example.org", "A")

@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write the marks of the presets")
 
 var mark = regexp.MustCompile(regexp.QuoteMeta(v1beta1.PresetAnnotation) + `: ([^@\s}]+@[0-9a-f]*)`)
 
-// TestMarks proves that each object of a preset has a mark that changes with it.
+// TestMarks proves that each object of a preset has a mark that changes with it, and that none sets the default of whenEmpty.
 func TestMarks(t *testing.T) {
 	files, err := fs.Glob(Files, "*/*.yaml")
 	require.NoError(t, err)
@@ -34,6 +34,7 @@ func TestMarks(t *testing.T) {
 		}
 		text, err := os.ReadFile(file) //nolint:gosec // It is ours.
 		require.NoError(t, err)
+		assert.NotContains(t, string(text), "whenEmpty: "+string(v1beta1.BindEmpty), "%s: this is the default.", file)
 		documents := bytes.SplitAfter(text, []byte("\n---\n"))
 		for i, document := range documents {
 			object := map[string]any{}
