@@ -265,7 +265,7 @@ func TestPolicyDefault(t *testing.T) {
 				}
 				all = append(all, kind.NewClass(meta, map[string]any{"metadata": map[string]any{"name": meta.Name}}))
 			}
-			class, fault := NewView(NewClaimKind(e.claims, e.kind), []*inventory.Classes{inventory.NewClasses(kind, all)}).PolicyDefault()
+			class, fault := NewView(NewClaimKind(e.claims, e.kind), []*inventory.Classes{inventory.NewClasses(kind, all)}).PolicyDefault(t.Context())
 			if tc.want == "" {
 				assert.Nil(t, fault, tc.reason)
 				assert.Same(t, all[0], class, tc.reason)

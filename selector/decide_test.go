@@ -72,7 +72,8 @@ func TestChoose(t *testing.T) {
 			claim := view.Kind.Reader.Read(object.GetNamespace(), object.GetName(), object.Object)
 			require.Len(t, claim.Problems, len(want.Errors), want.Reason)
 			for i, e := range want.Errors {
-				assert.Equal(t, e, field.Error{Field: claim.Problems[i].Field, Type: claim.Problems[i].Type}, want.Reason)
+				got := field.Error{Field: claim.Problems[i].Field, Type: claim.Problems[i].Type}
+				assert.Equal(t, e, got, want.Reason)
 			}
 			assert.Equal(t, want.Settled, claim.SettledBy, want.Reason)
 			if len(claim.Problems) > 0 || claim.LeftAlone != "" {

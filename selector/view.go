@@ -177,7 +177,7 @@ func (v *View) Uses(namespace string, c *inventory.Class) (all []access.Class) {
 
 // PolicyDefault is the class that every claim without an opinion gets: a MutatingAdmissionPolicy can give it to them. Its conditions see
 // the claim and that class, and nothing else. So there is a fault instead where anything else decides.
-func (v *View) PolicyDefault() (*inventory.Class, *inventory.Fault) {
+func (v *View) PolicyDefault(ctx context.Context) (*inventory.Class, *inventory.Fault) {
 	if v.Fault != nil {
 		return nil, v.Fault
 	}
@@ -196,7 +196,7 @@ func (v *View) PolicyDefault() (*inventory.Class, *inventory.Fault) {
 	if why := classNeedsWebhook(c, v.Kind.Strategy.Weighted); why != "" {
 		return nil, inventory.Faultf(v1beta1.ReasonNeedsWebhook, "%s", why)
 	}
-	by, _ := firstDrop(context.Background(), v.Kind.cheap(), Subject{View: v}, c) // There are no others.
+	by, _ := firstDrop(ctx, v.Kind.cheap(), Subject{View: v}, c) // There are no others.
 	if by == nil {
 		return c, nil
 	}

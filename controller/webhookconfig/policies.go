@@ -215,7 +215,7 @@ func (p *Policies) dueDefault(
 	if fault := snapshot.OrderMatters(view.Kind); fault != nil {
 		return noPolicy(fault)
 	}
-	class, fault := view.PolicyDefault()
+	class, fault := view.PolicyDefault(ctx)
 	if fault != nil {
 		return noPolicy(fault)
 	}

@@ -184,7 +184,7 @@ func TestPolicyOffers(t *testing.T) {
 						p = new(newPolicy(t, &spec))
 					}
 					view := selector.NewView(claimKind, []*inventory.Classes{inventory.NewClasses(class.Kind, []*inventory.Class{class})})
-					due, _ := view.PolicyDefault()
+					due, _ := view.PolicyDefault(t.Context())
 					holds := p.holds(map[string]any{"metadata": map[string]any{}}, object)
 					count[holds]++
 					if holds {

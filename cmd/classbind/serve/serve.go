@@ -179,7 +179,11 @@ func serve(ctx context.Context, o *options, own Build) error {
 		guard.Sightings.Watch(ctx, guard.Leases)
 		return nil
 	})
-	err = errors.Join(registration.SetupWithManager(mgr), claims.SetupWithManager(mgr), s.addChecks(), addAll(mgr, map[string]manager.Runnable{
+	err = errors.Join(registration.SetupWithManager(mgr), claims.SetupWithManager(mgr), s.addChecks())
+	if err != nil {
+		return err
+	}
+	err = addAll(mgr, map[string]manager.Runnable{
 		"certificates":     source,
 		"certificate gate": gate,
 		"clients":          clients,
@@ -187,7 +191,7 @@ func serve(ctx context.Context, o *options, own Build) error {
 		"sightings":        sightings,
 		"history":          s.history,
 		"roles":            roles,
-	}))
+	})
 	if err != nil {
 		return err
 	}
