@@ -263,7 +263,7 @@ func TestOptional(t *testing.T) {
 	}
 }
 
-// TestPrecedence has two class kinds whose classes a reference cannot tell apart.
+// TestPrecedence has two class kinds whose classes a reference cannot distinguish.
 func TestPrecedence(t *testing.T) {
 	local, shared := newKind("zlocals.example.org", "Local"), newKind("ashared.example.org", "Shared")
 	local.Namespaced = true
