@@ -126,7 +126,7 @@ monitoring: {enabled: true}, networkPolicy: {enabled: true}}`
 pod: {hostNetwork: true, tolerations: [{operator: Exists}]}}`, installation: certManager,
 			overlay: "replicas: [{name: classbind, count: 5}]\n" + patch("{kind: Deployment}",
 				"{op: replace, path: "+container+"/resources, value: {limits: {memory: 1Gi}}}",
-				"{op: replace, path: "+container+"/env/0/value, value: 920MiB}",
+				"{op: replace, path: "+container+"/env/0/value, value: 880MiB}",
 				"{op: add, path: "+container+"/args/-, value: --log-level=debug}",
 				"{op: add, path: /spec/template/spec/hostNetwork, value: true}",
 				"{op: add, path: /spec/template/spec/tolerations, value: [{operator: Exists}]}"),

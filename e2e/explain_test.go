@@ -346,10 +346,13 @@ func TestUnbind(t *testing.T) {
 	w.awaitStored(t, late, "Other/late", "We should bind it later.")
 	for name, candidates := range map[string]int{"given": 1, "late": 1, "open": 2} {
 		report := reportOf[struct {
-			Items []struct{ Candidates, Notes []any }
+			Items []struct {
+				Explanation struct{ Candidates []any }
+				Notes       []any
+			}
 		}](t, w, "explain", "--kubeconfig="+w.plane.Kubeconfig, "claims."+group+"/"+name, "--namespace=default", "--unbound", "-o", "json")
 		require.Len(t, report.Items, 1)
-		assert.Len(t, report.Items[0].Candidates, candidates, "%s: We should keep what its author wrote, and that alone.", name)
+		assert.Len(t, report.Items[0].Explanation.Candidates, candidates, "%s: We should keep what its author wrote, and that alone.", name)
 		assert.Empty(t, report.Items[0].Notes, "%s: The API server says what its author wrote.", name)
 	}
 	report := reportOf[struct {
