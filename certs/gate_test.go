@@ -162,7 +162,10 @@ func TestGate(t *testing.T) {
 		life   []step
 	}{
 		"FirstWithoutEntries": {"We should serve at once if there is no entry to wait for.", []step{{do(issue("a1")), moment, "a1", true}}},
-		"FirstTrusted":        {"We should be ready at once with a certificate of a CA that the entries have long had.", []step{{do(issue("a1"), entries("a", "ba"), written(time.Hour)), moment, "a1", true}}},
+		"FirstTrusted": {
+			"We should be ready at once with a certificate of a CA that the entries have long had.",
+			[]step{{do(issue("a1"), entries("a", "ba"), written(time.Hour)), moment, "a1", true}},
+		},
 		"FirstWrittenJustNow": {"We should wait for API servers to see an entry that was just written, also by one with a slow clock.", []step{
 			{do(issue("a1"), entries("a"), written(clockSkew)), moment, "a1", false},
 			{nil, before, "a1", false},
@@ -177,8 +180,12 @@ func TestGate(t *testing.T) {
 			{do(issue("a of this moment"), entries("a"), written(time.Hour)), moment + before, "a of this moment", false},
 			{nil, 2 * pollInterval, "a of this moment", true},
 		}},
-		"FirstExpires": {"We should not be ready with an expired certificate.", []step{{do(issue("a1"), entries("b")), brief, "a1", false}, {do(entries("a")), time.Minute, "a1", false}}},
-		"FirstReplaced": {"We should serve the newest while we are not ready: the leader verifies us with the current CA, and cannot write an entry while we serve another.", []step{
+		"FirstExpires": {
+			"We should not be ready with an expired certificate.",
+			[]step{{do(issue("a1"), entries("b")), brief, "a1", false}, {do(entries("a")), time.Minute, "a1", false}},
+		},
+		"FirstReplaced": {"We should serve the newest while we are not ready: the leader verifies us with the current CA, and cannot write an " +
+			"entry while we serve another.", []step{
 			{do(issue("a1"), entries("c")), moment, "a1", false},
 			{do(issue("b1")), moment, "b1", false},
 			{do(entries("cb")), moment + before, "b1", false},
@@ -239,7 +246,10 @@ func TestGate(t *testing.T) {
 			{nil, 3 * pollInterval, "b1", true},
 			{do(entries("b")), moment, "b1", true},
 		}},
-		"NextOfAnotherName": {"We should not serve a certificate for another name than ours.", []step{begun, {do(issue("a of another name")), time.Minute, "a1", true}}},
+		"NextOfAnotherName": {
+			"We should not serve a certificate for another name than ours.",
+			[]step{begun, {do(issue("a of another name")), time.Minute, "a1", true}},
+		},
 		"NextOfAnIntermediate": {
 			"We should trust a certificate through the intermediate that it is served with, as the API servers do.",
 			[]step{begun, {do(issue("a by way of another")), settleTime + moment, "a by way of another", true}},
@@ -251,7 +261,10 @@ func TestGate(t *testing.T) {
 			{do(refused), time.Minute, "a1", true},
 			{do(entries("")), time.Minute, "a1", true},
 		}},
-		"EmptyBundle": {"We should not trust an entry without a CA, nor fall back to the CAs of the system.", []step{{do(issue("a1"), entries("")), time.Minute, "a1", false}}},
+		"EmptyBundle": {
+			"We should not trust an entry without a CA, nor fall back to the CAs of the system.",
+			[]step{{do(issue("a1"), entries("")), time.Minute, "a1", false}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

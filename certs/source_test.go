@@ -101,7 +101,10 @@ func TestCertificatesAreBackdated(t *testing.T) {
 	assert.Equal(t, secret.Data["tls.crt"], secret.Data["ca.crt"], "We should publish the CA that signs.")
 	for name, c := range map[string]*x509.Certificate{"CA": ca.Leaf, "leaf": leaf.Leaf} {
 		// A certificate has whole seconds.
-		assert.WithinRange(t, c.NotBefore, began.Add(-clockSkew-2*time.Second), time.Now().Add(-clockSkew), "We should backdate the %s for API servers with slow clocks.", name)
+		assert.WithinRange(
+			t, c.NotBefore, began.Add(-clockSkew-2*time.Second), time.Now().Add(-clockSkew),
+			"We should backdate the %s for API servers with slow clocks.", name,
+		)
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.Leaf)

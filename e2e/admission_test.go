@@ -129,7 +129,9 @@ func TestPairs(t *testing.T) {
 			bound++
 		}
 	}
-	t.Logf("%d pairs: %d claims bound, of which %d waited, and %d not bound, whose classes came so long after the answers: %v", pairs, bound, waited, len(late), late)
+	t.Logf("%d pairs: %d claims bound, of which %d waited, and %d not bound, whose classes came so long after the answers: %v", pairs, bound, waited, len(
+		late,
+	), late)
 	assert.Equal(t, pairs, bound+len(late), "We should bind no claim to another's class.")
 	for _, after := range late {
 		assert.Greater(t, after, -v1beta1.MaxClassWait/2, "We should bind a claim whose class came while it waited.") // Its log line comes later.
@@ -140,7 +142,9 @@ func TestPairs(t *testing.T) {
 func TestSpared(t *testing.T) {
 	t.Parallel()
 	w, r := servedWorld(t, controlplane.Options{Audit: true})
-	w.register(t, "spared.test", "{claims: {skipIfSet: [{path: .spec.resourceRef}, {path: .spec.in.namespace}, {path: .spec.a-b}]}}", class("spared.test", "Class", "only", ""))
+	w.register(t, "spared.test", "{claims: {skipIfSet: [{path: .spec.resourceRef}, {path: .spec.in.namespace}, {path: .spec.a-b}]}}", class(
+		"spared.test", "Class", "only", "",
+	))
 	w.apply(t, serving("classes.spared.test", "claims.spared.test", "pods", "services", "jobs.batch"))
 	for _, kind := range []string{"pods", "services", "jobs.batch"} {
 		w.apply(t, claimKind(kind, "{reference: {annotation: example.org/class, form: Name}}")) // Their schemas have no .spec.classRef.
@@ -290,7 +294,8 @@ func TestUnavailable(t *testing.T) {
 apiVersion: apiregistration.k8s.io/v1
 kind: APIService
 metadata: {name: v1.stuck.test}
-spec: {group: stuck.test, version: v1, groupPriorityMinimum: 100, versionPriority: 100, insecureSkipTLSVerify: true, service: {namespace: default, name: nobody}}
+spec: {group: stuck.test, version: v1, groupPriorityMinimum: 100, versionPriority: 100, insecureSkipTLSVerify: true,
+  service: {namespace: default, name: nobody}}
 `+serving("classes.stuck.test", "claims.strict.test"))
 		w.served(t, "classes.stuck.test")
 		r := w.start(t, "--webhook-bind-address="+strings.TrimPrefix(r.URL, "https://"), "--webhook-url="+r.URL)
@@ -398,8 +403,11 @@ func TestBindWhen(t *testing.T) {
 		when, namespace, resource, name string
 		calls                           int // The API server knows no namespace there.
 	}{
-		"delayed.test": {"has(claim.metadata.annotations) && claim.metadata.annotations.exists(namespaceObject, namespaceObject == 'phase') // a variable by its name", "default", "claims.delayed.test", "waits", 0},
-		"phase.test":   {"has(namespaceObject.metadata.annotations) && 'phase' in namespaceObject.metadata.annotations", "phases", "namespaces", "phases", 1},
+		"delayed.test": {
+			"has(claim.metadata.annotations) && claim.metadata.annotations.exists(namespaceObject, namespaceObject == 'phase') // a variable by its name",
+			"default", "claims.delayed.test", "waits", 0,
+		},
+		"phase.test": {"has(namespaceObject.metadata.annotations) && 'phase' in namespaceObject.metadata.annotations", "phases", "namespaces", "phases", 1},
 	} {
 		t.Run(group, func(t *testing.T) {
 			w.install(t, kinds(group, fmt.Sprintf(`{claims: {when: "%s"}, whenUnmatched: BindLater}`, tc.when))+class(group, "Class", "only", ""))
@@ -416,11 +424,15 @@ func TestBindWhen(t *testing.T) {
 			assert.Equal(t, tc.calls, asks("claims."+group)-before, "We should not be called for a claim that says itself that it is not to be bound yet.")
 			require.NoError(t, w.annotate(t, tc.resource, tc.name, "phase=run"))
 			w.awaitStored(t, claim, "Class/only", "We should bind it then.")
-			w.awaitBound(t, strings.Replace(claimIn(group, tc.namespace, "now"), "name: now", "name: now, annotations: {phase: run}", 1), "Class/only", "We should bind the next at once.")
+			w.awaitBound(
+				t, strings.Replace(claimIn(group, tc.namespace, "now"), "name: now", "name: now, annotations: {phase: run}", 1), "Class/only",
+				"We should bind the next at once.",
+			)
 			events := &eventsv1.EventList{}
 			require.NoError(t, w.List(t.Context(), events, client.InNamespace(tc.namespace)))
 			for _, e := range events.Items {
-				assert.False(t, e.Regarding.UID == claim.GetUID() && e.Reason == v1beta1.EventNoMatchingClass, "We should not ask an author to look for a class: %s", e.Note)
+				assert.False(t, e.Regarding.UID == claim.GetUID() &&
+					e.Reason == v1beta1.EventNoMatchingClass, "We should not ask an author to look for a class: %s", e.Note)
 			}
 		})
 	}
@@ -430,7 +442,8 @@ func TestBindWhen(t *testing.T) {
 func TestExplicit(t *testing.T) {
 	w := sharedWorld(t)
 	const group = "explicit.test"
-	w.register(t, group, "{reference: {path: .spec.classRef, explicit: Check}, classes: {fits: [{name: Size, expression: 'claim.spec.size <= class.size', message: too small}]}}",
+	w.register(t, group, "{reference: {path: .spec.classRef, explicit: Check}, classes: {fits: [{name: Size, expression: 'claim.spec.size <= "+
+		"class.size', message: too small}]}}",
 		class(group, "Class", "large", isDefault)+"size: 10\n", class(group, "Class", "small", "")+"size: 1\n",
 		class(group, "Class", "closed", "annotations: {classbind.io/cordoned: 'true'}, ")+"size: 10\n")
 	of := func(name, class string) string {
@@ -472,7 +485,10 @@ func TestCompany(t *testing.T) {
 	stored, warned := w.warned(t, claimWith(group, "plain", "{}"))
 	assert.Empty(t, stored.Object["spec"], "We should leave alone a claim without a catalog.")
 	assert.Empty(t, warned)
-	w.refuses(t, claimWith(group, "half", "{imageCatalogRef: {}}"), "spec.imageCatalogRef.major: Required value", "We should leave to the schema what an author forgot.")
+	w.refuses(
+		t, claimWith(group, "half", "{imageCatalogRef: {}}"), "spec.imageCatalogRef.major: Required value",
+		"We should leave to the schema what an author forgot.",
+	)
 }
 
 // TestOrder has webhooks of others beside ours, which come before or after it.
@@ -485,7 +501,9 @@ func TestOrder(t *testing.T) {
 	t.Run("Last", func(t *testing.T) {
 		t.Parallel()
 		const group, kind = "last.test", "claims.last.test"
-		w.register(t, group, "{}", class(group, "Class", "public", "labels: {exposure: public}, "+isDefault), class(group, "Class", "internal", "labels: {exposure: internal}, "))
+		w.register(t, group, "{}", class(group, "Class", "public", "labels: {exposure: public}, "+isDefault), class(
+			group, "Class", "internal", "labels: {exposure: internal}, ",
+		))
 		w.standIn(t, "kyverno-resource-mutating-webhook-cfg", kind, func(claim *unstructured.Unstructured) *admissionv1.AdmissionResponse {
 			if _, has, _ := unstructured.NestedMap(claim.Object, "spec"); !has {
 				return patched("[]") // It is the probe.
@@ -508,7 +526,9 @@ func TestOrder(t *testing.T) {
 			class(group, "Class", "quick-start", "annotations: {"+defaultMark+`: "true"}, `))
 		w.standIn(t, "capi-mutating-webhook-configuration", kind, clusterAPI)
 		cluster := func(name string) (*unstructured.Unstructured, error) {
-			created, _, err := w.create(t, fmt.Sprintf("apiVersion: first.test/v1\nkind: Cluster\nmetadata: {namespace: default, name: %s}\nspec: {topology: {version: 1.36.3}}\n", name))
+			created, _, err := w.create(t, fmt.Sprintf(
+				"apiVersion: first.test/v1\nkind: Cluster\nmetadata: {namespace: default, name: %s}\nspec: {topology: {version: 1.36.3}}\n", name,
+			))
 			return created, err
 		}
 		_, err := cluster("last")

@@ -59,7 +59,8 @@ func TestBindStored(t *testing.T) {
 	w.namespaces(t, "stored-other")
 	w.resources(t, "Claim "+kind+" Namespaced", "Class classes."+group+" Cluster")
 	w.apply(t, storedClaims)
-	w.serves(t, vendor(group)+claimKind(kind, `{reference: {path: .spec.classRef, whenEmpty: LeaveAlone}, claims: {when: "!(has(claim.spec) && has(claim.spec.paused))", namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}}}`)+
+	w.serves(t, vendor(group)+claimKind(kind, `{reference: {path: .spec.classRef, whenEmpty: LeaveAlone}, claims: {when: "!(has(claim.spec) && `+
+		`has(claim.spec.paused))", namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}}}`)+
 		serving("classes."+group, kind)+class(group, "Class", "gold", "labels: {tier: gold}, "))
 	before := w.claimsIn(t, group, "")
 	admin := w.plane.Kubeconfig
@@ -80,7 +81,10 @@ func TestBindStored(t *testing.T) {
 	assert.Regexp(t, "classbind bind [a-z.]+ --all-namespaces --dry-run shows", notes, "We should name the command that binds them.")
 
 	viewer := must(w.plane.UserKubeconfig("bind-viewer"))(t)
-	w.kubectl(t, "create", "clusterrole", "bind-viewer", "--verb=list,get", "--resource=claimkinds.classbind.io,classkinds.classbind.io,claims.stored.test,classes.stored.test,namespaces")
+	w.kubectl(
+		t, "create", "clusterrole", "bind-viewer", "--verb=list,get",
+		"--resource=claimkinds.classbind.io,classkinds.classbind.io,claims.stored.test,classes.stored.test,namespaces",
+	)
 	w.kubectl(t, "create", "clusterrolebinding", "bind-viewer", "--clusterrole=bind-viewer", "--user=bind-viewer")
 	out, exit = run(viewer, "bind", kind, "-A", "--dry-run")
 	assert.Equal(t, 2, exit, "We should fail with a malformed claim.")
@@ -96,8 +100,10 @@ func TestBindStored(t *testing.T) {
 	out, exit = run(admin, "bind", kind, "--all-namespaces")
 	assert.Equal(t, 2, exit, out)
 	for _, line := range []string{
-		"default/gold: bound to Class/gold\n", "default/bronze: not bound (NoMatchingClass): no class for this claim", "default/malformed: not bound (MalformedClaim): spec.classSelector",
-		"default/paused: left alone (NotYet)", "stored-other/elsewhere: left alone (NamespaceNotSelected)", "1 bound, 1 without a class, 3 left alone, 1 failed; 1 had their class\n",
+		"default/gold: bound to Class/gold\n", "default/bronze: not bound (NoMatchingClass): no class for this claim",
+		"default/malformed: not bound (MalformedClaim): spec.classSelector",
+		"default/paused: left alone (NotYet)", "stored-other/elsewhere: left alone (NamespaceNotSelected)",
+		"1 bound, 1 without a class, 3 left alone, 1 failed; 1 had their class\n",
 	} {
 		assert.Contains(t, out, line)
 	}
@@ -115,7 +121,9 @@ func boundAlone(t *testing.T, before, after *unstructured.Unstructured) {
 	assert.NotEmpty(t, classOf(after), "We should bind the claim %s.", after.GetName())
 	assert.Equal(t, before.GetGeneration()+1, after.GetGeneration(), "We should write the claim once.")
 	managed := after.GetManagedFields()
-	if i := slices.IndexFunc(managed, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == v1beta1.FieldManager }); assert.GreaterOrEqual(t, i, 0, "%+v", managed) {
+	if i := slices.IndexFunc(managed, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == v1beta1.FieldManager }); assert.GreaterOrEqual(
+		t, i, 0, "%+v", managed,
+	) {
 		own := map[string]map[string]any{}
 		assert.NoError(t, json.Unmarshal(managed[i].FieldsV1.GetRawBytes(), &own))
 		assert.Len(t, own, 1)

@@ -50,7 +50,10 @@ func TestCapacity(t *testing.T) {
 		w.binds(t, claim(group, "last"), "", "And no other.")
 
 		w.apply(t, class(group, "Class", "gold", `annotations: {classbind.io/capacity: "much"}, `))
-		w.awaitCondition(t, &v1beta1.ClassKind{}, "classes."+group, v1beta1.ConditionCapacitiesValid, metav1.ConditionFalse, `classes with a malformed capacity: Class/gold; the first: `)
+		w.awaitCondition(
+			t, &v1beta1.ClassKind{}, "classes."+group, v1beta1.ConditionCapacitiesValid, metav1.ConditionFalse,
+			`classes with a malformed capacity: Class/gold; the first: `,
+		)
 		w.apply(t, class(group, "Class", "gold", `annotations: {classbind.io/capacity: "11"}, `))
 		w.awaitBound(t, claim(group, "probe"), "Class/gold", "A class that holds more should take more.")
 	})

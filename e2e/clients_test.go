@@ -77,7 +77,8 @@ func TestClientsRecipe(t *testing.T) {
 	script, give := clientsRecipe(t, folder)
 
 	dir := t.TempDir()
-	out, err := exec.CommandContext(t.Context(), "sh", "-euc", strings.ReplaceAll(script, folder, dir)).CombinedOutput() //nolint:gosec // The script is in our documents.
+	//nolint:gosec // The script is in our documents.
+	out, err := exec.CommandContext(t.Context(), "sh", "-euc", strings.ReplaceAll(script, folder, dir)).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	kubeconfig := filepath.Join(dir, "webhooks.kubeconfig")
 	resolver := must(webhook.NewDefaultAuthenticationInfoResolver(kubeconfig))(t)

@@ -27,10 +27,14 @@ func TestConditions(t *testing.T) {
 		const group, kind, stores, clusterStores = "form.test", "claims.form.test", "stores.form.test", "clusterstores.form.test"
 		w.resources(t, "Store "+stores+" Namespaced", "ClusterStore "+clusterStores+" Cluster")
 		// A store reference as external-secrets has it: without a group, of two kinds.
-		w.apply(t, fmt.Sprintf(schemaOfClaims, group, "storeRef: {type: object, properties: {kind: {type: string, enum: [Store, ClusterStore]}, name: {type: string}}}"))
+		w.apply(
+			t,
+			fmt.Sprintf(schemaOfClaims, group, "storeRef: {type: object, properties: {kind: {type: string, enum: [Store, ClusterStore]}, name: {type: string}}}"),
+		)
 		w.apply(t, vendor(group)+class(group, "Store", "near", "namespace: default, labels: {at: here}, ")+class(group, "ClusterStore", "far", "labels: {at: sea}, ")+
 			serving(stores, kind)+serving(clusterStores, kind)+claimKind(kind, "{reference: {path: .spec.storeRef}}"))
-		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionPathsValid, metav1.ConditionFalse, "the API server would remove fields of the reference to its class: "+
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionPathsValid, metav1.ConditionFalse, "the API server would remove fields of "+
+			"the reference to its class: "+
 			"reference.form ObjectReference: the schema has no field .spec.storeRef.apiVersion: set spec.reference.form to KindReference")
 		w.awaitBound(t, claim(group, "lost"), "", "We should bind no claim whose reference would name another store than the one that was drawn.")
 
@@ -47,7 +51,10 @@ func TestConditions(t *testing.T) {
 		t.Parallel()
 		const group, kind = "require.test", "claims.require.test"
 		w.resources(t, "Class classes.require.test Cluster")
-		w.apply(t, strings.Replace(fmt.Sprintf(schemaOfClaims, group, wholeReference), "          spec:\n            type: object\n", "          spec:\n            type: object\n            required: [classRef]\n", 1))
+		w.apply(t, strings.Replace(
+			fmt.Sprintf(schemaOfClaims, group, wholeReference), "          spec:\n            type: object\n",
+			"          spec:\n            type: object\n            required: [classRef]\n", 1,
+		))
 		w.apply(t, lateVendor(group)+serving("classes.require.test", "claims.require.test")+claimKind(kind, "{whenUnmatched: BindLater}"))
 		w.awaitClaims(t, kind)
 		eventually(t, func(c *attempt) {
@@ -64,7 +71,10 @@ func TestConditions(t *testing.T) {
 		t.Parallel()
 		const spec = "{claims: {namespaceSelector: {matchLabels: {none: here}}}, reference: {path: .template.spec.runtimeClassNam%s, form: Name}}"
 		w.apply(t, claimKind("podtemplates", fmt.Sprintf(spec, "")))
-		w.awaitCondition(t, &v1beta1.ClaimKind{}, "podtemplates", v1beta1.ConditionPathsValid, metav1.ConditionFalse, "reference.path: the schema has no field .template.spec.runtimeClassNam")
+		w.awaitCondition(
+			t, &v1beta1.ClaimKind{}, "podtemplates", v1beta1.ConditionPathsValid, metav1.ConditionFalse,
+			"reference.path: the schema has no field .template.spec.runtimeClassNam",
+		)
 		w.apply(t, claimKind("podtemplates", fmt.Sprintf(spec, "e")))
 		w.awaitCondition(t, &v1beta1.ClaimKind{}, "podtemplates", v1beta1.ConditionPathsValid, metav1.ConditionTrue, "")
 	})
@@ -81,10 +91,20 @@ func TestWrongRegistrations(t *testing.T) {
 		// served is the answer to claims if the registration was right before; empty, it is not tried.
 		served string
 	}{
-		"PathMisspelt":     {spec: "{reference: {path: .spec.clasRef}}", reason: v1beta1.ReasonReferencePruned, message: "the schema has no field .spec.clasRef", served: "the schema has no field .spec.clasRef"},
-		"WrongType":        {spec: "{reference: {path: .spec.classRef, form: Name}}", reason: v1beta1.ReasonPathsInvalid, message: "must be of type string"},
-		"VersionNotServed": {spec: "{claims: {version: v2}}", reason: v1beta1.ReasonVersionNotServed, message: "v2", served: "write the paths for a version that is served"},
-		"NoClassKind":      {spec: "{}", withoutClassKind: true, reason: v1beta1.ReasonNoClassKind, message: "create a ClassKind for it"},
+		"PathMisspelt": {
+			spec:    "{reference: {path: .spec.clasRef}}",
+			reason:  v1beta1.ReasonReferencePruned,
+			message: "the schema has no field .spec.clasRef",
+			served:  "the schema has no field .spec.clasRef",
+		},
+		"WrongType": {spec: "{reference: {path: .spec.classRef, form: Name}}", reason: v1beta1.ReasonPathsInvalid, message: "must be of type string"},
+		"VersionNotServed": {
+			spec:    "{claims: {version: v2}}",
+			reason:  v1beta1.ReasonVersionNotServed,
+			message: "v2",
+			served:  "write the paths for a version that is served",
+		},
+		"NoClassKind": {spec: "{}", withoutClassKind: true, reason: v1beta1.ReasonNoClassKind, message: "create a ClassKind for it"},
 	} {
 		for _, served := range []bool{false, true} {
 			group := fmt.Sprintf("%s.served-%t.wrong.test", strings.ToLower(name), served)
@@ -163,7 +183,10 @@ func TestClassKindsNotPermitted(t *testing.T) {
 	w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionClassKindsRead, "False", `"classes.two.narrow.test": `)
 	bound, warnings := w.warned(t, claim("narrow.test", "one"))
 	assert.Equal(t, "Class/one", classOf(bound), "We should go on without what was never read.")
-	assert.Contains(t, fmt.Sprint(warnings), `classbind decided without the classes of "classes.two.narrow.test" (NotPermitted), which it cannot read`, "We should say so with every claim.")
+	assert.Contains(
+		t, fmt.Sprint(warnings), `classbind decided without the classes of "classes.two.narrow.test" (NotPermitted), which it cannot read`,
+		"We should say so with every claim.",
+	)
 
 	permit("two.narrow.test")
 	w.awaitClasses(t, "classes.two.narrow.test", 1)
@@ -214,7 +237,8 @@ func TestOneBadClassKind(t *testing.T) {
 		require.NoError(t, r.Ready(t.Context()), "We should be ready.")
 	}
 	w.awaitReason(t, &v1beta1.ClaimKind{}, "claims.bad.test", v1beta1.ReasonClassKindMissing)
-	w.awaitRefused(t, claim("bad.test", "bad"), `the classes of "classes.bad.test", which were offered to claims of "claims.bad.test" before, are not known yet (to go on without them, run: kubectl annotate classkind classes.bad.test classbind.io/ignored=true): `,
+	w.awaitRefused(t, claim("bad.test", "bad"), `the classes of "classes.bad.test", which were offered to claims of "claims.bad.test" before, `+
+		`are not known yet (to go on without them, run: kubectl annotate classkind classes.bad.test classbind.io/ignored=true): `,
 		"We should not decide on part of the classes, and name what is missing.")
 	const command = "kubectl annotate classkind classes.bad.test classbind.io/ignored="
 	down := func() {
@@ -257,14 +281,18 @@ func TestOneBadClassKind(t *testing.T) {
 // of the group %[1]s, and classes and others of bare.%[1]s, which classbind may not read.
 func TestRegistrationWarnings(t *testing.T) {
 	w := sharedWorld(t)
-	w.awaitRefused(t, strings.TrimPrefix(claimKind("claims.reviewed.test", "{claims: {when: 'claim ++'}}"), "---\n"), v1beta1.RegistrationEntry, "We should be asked.")
+	w.awaitRefused(
+		t, strings.TrimPrefix(claimKind("claims.reviewed.test", "{claims: {when: 'claim ++'}}"), "---\n"), v1beta1.RegistrationEntry,
+		"We should be asked.",
+	)
 	const label = ": label a ClusterRole that allows list and watch with classbind.io/aggregate-to-classbind=true"
 	const permit = "apply the ClusterRole of the registration, or run: kubectl create clusterrole classbind-%[1]s --verb=get,list,watch --resource=%[1]s && " +
 		"kubectl label clusterrole classbind-%[1]s classbind.io/aggregate-to-classbind=true"
 	forbidden := func(kind, verb string) string {
 		return fmt.Sprintf("%s is forbidden: classbind may not %s it", kind, verb)
 	}
-	const notCounted = "the claims of each class are not counted, so only those bound in the last 40 seconds count, and no class is deleted whose ClassKind has spec.onDelete Deny: "
+	const notCounted = "the claims of each class are not counted, so only those bound in the last 40 seconds count, and no class is deleted " +
+		"whose ClassKind has spec.onDelete Deny: "
 	const notInstalled = "the API server serves no such resource: install its CRD, or correct the name, which is <plural>.<group>"
 	for name, tc := range map[string]struct {
 		reason string
@@ -276,11 +304,13 @@ func TestRegistrationWarnings(t *testing.T) {
 	}{
 		"Right": {
 			reason: "We should say nothing where nothing is wrong.", before: classKind("classes.%[1]s", "{claimKinds: [{name: claims.%[1]s}]}"),
-			claimKind: "{whenUnmatched: BindLater, classes: {kinds: [{name: classes.%[1]s}], related: [{name: plan, resource: classes.%[1]s, nameExpression: claim.spec.plan}]}}",
+			claimKind: "{whenUnmatched: BindLater, classes: {kinds: [{name: classes.%[1]s}], related: [{name: plan, resource: classes.%[1]s, " +
+				"nameExpression: claim.spec.plan}]}}",
 		},
 		"PathMisspelt": {
 			reason: "We should say which field may be meant.", claimKind: "{reference: {path: .spec.clasRef}}",
-			want: []string{"claims.%[1]s: no claim is bound, because the API server would remove the reference to its class: reference.path: the schema has no field .spec.clasRef " +
+			want: []string{"claims.%[1]s: no claim is bound, because the API server would remove the reference to its class: reference.path: the " +
+				"schema has no field .spec.clasRef " +
 				"(did you mean .spec.classRef?): correct spec.reference.path and spec.reference.form, or the schema"},
 		},
 		"NotInstalled": {
@@ -304,34 +334,47 @@ func TestRegistrationWarnings(t *testing.T) {
 				": label a ClusterRole that allows list, watch and, for BindLater, patch with classbind.io/aggregate-to-classbind=true"},
 		},
 		"Related": {
-			reason:    "We should say what of the related objects cannot be read.",
-			claimKind: "{classes: {related: [{name: a, resource: absents.%[1]s, nameExpression: claim.spec.a}, {name: b, resource: others.bare.%[1]s, nameExpression: claim.spec.b}, {name: c, resource: classes.%[1]s, version: v7, nameExpression: claim.spec.c}]}}",
+			reason: "We should say what of the related objects cannot be read.",
+			claimKind: "{classes: {related: [{name: a, resource: absents.%[1]s, nameExpression: claim.spec.a}, {name: b, resource: others.bare.%[1]s, " +
+				"nameExpression: claim.spec.b}, {name: c, resource: classes.%[1]s, version: v7, nameExpression: claim.spec.c}]}}",
 			want: []string{
 				`claims.%[1]s: the API server serves no "absents.%[1]s": to expressions, the related object is absent`,
-				`claims.%[1]s: "classes.%[1]s/v7": the API server does not serve this version, "v7": set the version in spec.classes.related to one that is served, or leave it out`,
+				`claims.%[1]s: "classes.%[1]s/v7": the API server does not serve this version, "v7": set the version in spec.classes.related to one that ` +
+					`is served, or leave it out`,
 				`claims.%[1]s: "others.bare.%[1]s": ` + forbidden("others.bare.%[1]s", "list") + label,
 			},
 		},
 		"Unregistered": {
 			reason: "We should say so: the other may come later.", claimKind: "{classes: {kinds: [{name: absents.%[1]s}]}}",
-			want: []string{`claims.%[1]s: spec.classes.kinds has names that no ClassKind has: "absents.%[1]s": correct the name, which is <plural>.<group>, or create the ClassKind`},
+			want: []string{
+				`claims.%[1]s: spec.classes.kinds has names that no ClassKind has: "absents.%[1]s": correct the name, which is <plural>.<group>, or create the ClassKind`,
+			},
 		},
 		"Conflict": {
 			reason: "We should say which of the two is served.", before: claimKind("a.claims.%[1]s", "{claims: {resource: claims.%[1]s}}"), claimKind: "{}",
-			want: []string{`claims.%[1]s: claim kind "claims.%[1]s" binds no claim: "a.claims.%[1]s", whose name comes first, binds claims of "claims.%[1]s" by the same reference, spec.classRef: ` +
+			want: []string{`claims.%[1]s: claim kind "claims.%[1]s" binds no claim: "a.claims.%[1]s", whose name comes first, binds claims of ` +
+				`"claims.%[1]s" by the same reference, spec.classRef: ` +
 				"set another spec.reference, or delete one of the two"},
 		},
 		"ClassesUnread": {
 			reason: "We should say which classes cannot be read.", before: classKind("classes.bare.%[1]s", "{claimKinds: [{name: claims.%[1]s}]}"), claimKind: "{}",
-			want: []string{`claims.%[1]s: claims are decided on without the classes of "classes.bare.%[1]s": ` + forbidden("classes.bare.%[1]s", "list") + ": " + fmt.Sprintf(permit, "classes.bare.%[1]s")},
+			want: []string{
+				`claims.%[1]s: claims are decided on without the classes of "classes.bare.%[1]s": ` + forbidden("classes.bare.%[1]s", "list") + ": " + fmt.Sprintf(
+					permit, "classes.bare.%[1]s",
+				),
+			},
 		},
 		"ClassKindNotPermitted": {
-			reason: "We should say what lets classbind read them.", before: claimKind("claims.%[1]s", "{}"), manifest: classKind("classes.bare.%[1]s", "{claimKinds: [{name: claims.%[1]s}]}"),
-			want: []string{"classes.bare.%[1]s: " + forbidden("classes.bare.%[1]s", "list") + ": " + fmt.Sprintf(permit, "classes.bare.%[1]s")},
+			reason:   "We should say what lets classbind read them.",
+			before:   claimKind("claims.%[1]s", "{}"),
+			manifest: classKind("classes.bare.%[1]s", "{claimKinds: [{name: claims.%[1]s}]}"),
+			want:     []string{"classes.bare.%[1]s: " + forbidden("classes.bare.%[1]s", "list") + ": " + fmt.Sprintf(permit, "classes.bare.%[1]s")},
 		},
 		"ClaimKindUnregistered": {
 			reason: "We should say so: the other may come later.", classKind: "{claimKinds: [{name: absents.%[1]s}]}",
-			want: []string{`classes.%[1]s: spec.claimKinds has names that no ClaimKind has: "absents.%[1]s": correct the name, which is <plural>.<group>, or create the ClaimKind`},
+			want: []string{
+				`classes.%[1]s: spec.claimKinds has names that no ClaimKind has: "absents.%[1]s": correct the name, which is <plural>.<group>, or create the ClaimKind`,
+			},
 		},
 		"ExpressionInvalid": {
 			reason: "We should refuse what can never work.", claimKind: `{claims: {when: "true &&\nclaim.spec ++"}}`,
@@ -342,7 +385,10 @@ func TestRegistrationWarnings(t *testing.T) {
 			t.Parallel()
 			group := strings.ToLower(name) + ".warn.test"
 			in := func(text string) string { return strings.ReplaceAll(text, "%[1]s", group) }
-			w.apply(t, fmt.Sprintf(schemaOfClaims, group, "plan: {type: string}\n              a: {type: string}\n              b: {type: string}\n              c: {type: string}\n              "+wholeReference))
+			w.apply(t, fmt.Sprintf(
+				schemaOfClaims, group,
+				"plan: {type: string}\n              a: {type: string}\n              b: {type: string}\n              c: {type: string}\n              "+wholeReference,
+			))
 			w.resources(t, "Class classes."+group+" Cluster", "Class classes.bare."+group+" Cluster", "Other others.bare."+group+" Namespaced")
 			w.apply(t, strings.ReplaceAll(lateVendor(group), "\n  name: ", "\n  name: warn-")+in(tc.before))
 			manifest := in(tc.manifest)

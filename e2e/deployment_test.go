@@ -182,7 +182,9 @@ func (d *deployment) vendor(t *testing.T) {
 	d.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+deploymentNamespace+"}\n")
 	d.resources(t, "Claim claims.deployment.test Namespaced", "Lenient lenients.deployment.test Namespaced", "Free frees.deployment.test Namespaced",
 		"Red reds.deployment.test Cluster", "Blue blues.deployment.test Cluster")
-	d.apply(t, vendor(deploymentGroup)+class(deploymentGroup, "Red", "gold", "labels: {tier: gold}, ")+class(deploymentGroup, "Red", "iron", "labels: {tier: iron}, ")+
+	d.apply(t, vendor(deploymentGroup)+class(deploymentGroup, "Red", "gold", "labels: {tier: gold}, ")+class(
+		deploymentGroup, "Red", "iron", "labels: {tier: iron}, ",
+	)+
 		class(deploymentGroup, "Blue", "silver", "labels: {tier: silver}, ")+class(deploymentGroup, "Blue", "tin", "labels: {tier: tin}, "))
 }
 
@@ -428,7 +430,10 @@ func (d *deployment) uninstall(t *testing.T, before []string) {
 	for _, reason := range report.Reasons {
 		assert.Contains(t, reason.Text, `service "classbind" not found`, "We should refuse no claim ourselves.")
 	}
-	assert.LessOrEqual(t, report.LastFailure(), atOnce+stretch*late(), "We should block claims for a moment only, where kustomize deletes the Service before the webhooks.")
+	assert.LessOrEqual(
+		t, report.LastFailure(), atOnce+stretch*late(),
+		"We should block claims for a moment only, where kustomize deletes the Service before the webhooks.",
+	)
 	assert.Positive(t, report.Unbound, "We should be gone in the end.")
 	d.gone(t, before)
 }

@@ -298,7 +298,9 @@ func (b *docBlock) mark(comment string) error {
 	case b.by == "" && (comment == "pods" || comment == "make" || docTest.MatchString(comment)):
 		b.by = comment
 	default:
-		return fmt.Errorf("%q must be world= and one of %s, fails, pods, make or the name of a test, and one of the last three alone", comment, strings.Join(docWorlds, ", "))
+		return fmt.Errorf("%q must be world= and one of %s, fails, pods, make or the name of a test, and one of the last three alone", comment, strings.Join(
+			docWorlds, ", ",
+		))
 	}
 	return nil
 }

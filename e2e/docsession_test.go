@@ -289,10 +289,14 @@ func TestDocsFaults(t *testing.T) {
 		want   string
 		end    bool
 	}{
-		"Fails":      {"We should end at a command that fails.", docStep{command: "false\ntrue\n"}, "the command fails", true},
-		"Pipe":       {"We should see a command fail within a pipe.", docStep{command: "false | cat\n"}, "the command fails", true},
-		"Unset":      {"We should see a variable that is not set.", docStep{command: "echo $nothing\n"}, "the command fails", true},
-		"Other":      {"We should compare what is printed, and go on.", docStep{command: "printf 'a\\nb\\nc\\n'\n", compared: true, want: "a\nx\nc\n"}, "The command prints:\na\nb\nc\n", false},
+		"Fails": {"We should end at a command that fails.", docStep{command: "false\ntrue\n"}, "the command fails", true},
+		"Pipe":  {"We should see a command fail within a pipe.", docStep{command: "false | cat\n"}, "the command fails", true},
+		"Unset": {"We should see a variable that is not set.", docStep{command: "echo $nothing\n"}, "the command fails", true},
+		"Other": {
+			"We should compare what is printed, and go on.",
+			docStep{command: "printf 'a\\nb\\nc\\n'\n", compared: true, want: "a\nx\nc\n"},
+			"The command prints:\na\nb\nc\n", false,
+		},
 		"Works":      {"We should see that nothing fails.", docStep{command: "true\n", fails: true}, "the last command does not fail", true},
 		"FailsEarly": {"We should have the last command alone fail.", docStep{command: "false\nfalse\n", fails: true}, "a command before the last fails", true},
 	} {

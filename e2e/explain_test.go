@@ -32,10 +32,16 @@ func TestAgreement(t *testing.T) {
 	concurrently(t, len(claims), func(i int) error { return w.Create(t.Context(), documents(t, claims[i])[0]) }) // They are not bound yet.
 
 	manifest := lateVendor(agreementGroup) + serving("reds."+agreementGroup, kind) + serving("blues."+agreementGroup, kind) +
-		class(agreementGroup, "Red", "usual", isDefault) + class(agreementGroup, "Red", "cordoned", `labels: {tier: steel}, annotations: {classbind.io/cordoned: "true"}, `)
+		class(agreementGroup, "Red", "usual", isDefault) + class(
+		agreementGroup, "Red", "cordoned", `labels: {tier: steel}, annotations: {classbind.io/cordoned: "true"}, `,
+	)
 	for i := range 8 {
-		manifest += class(agreementGroup, "Red", fmt.Sprint("red-", i), fmt.Sprintf("labels: {tier: %s, cores: %q}, ", []string{"gold", "silver"}[i%2], fmt.Sprint(i))) +
-			class(agreementGroup, "Blue", fmt.Sprint("blue-", i), fmt.Sprintf("namespace: team-%s, labels: {tier: %s}, ", []string{"a", "b"}[i/4], []string{"gold", "iron"}[i%2]))
+		manifest += class(agreementGroup, "Red", fmt.Sprint("red-", i), fmt.Sprintf("labels: {tier: %s, cores: %q}, ", []string{
+			"gold", "silver",
+		}[i%2], fmt.Sprint(i))) +
+			class(agreementGroup, "Blue", fmt.Sprint("blue-", i), fmt.Sprintf("namespace: team-%s, labels: {tier: %s}, ", []string{
+				"a", "b",
+			}[i/4], []string{"gold", "iron"}[i%2]))
 	}
 	w.serves(t, manifest)
 	w.apply(t, claimKind(kind, "{claims: {namespaceSelector: {matchLabels: {team: a}}}, whenUnmatched: BindLater}"))
@@ -183,34 +189,49 @@ func TestExpressionAgreement(t *testing.T) {
 	w.resources(t, append(lines, "Class classes."+group+" Cluster")...)
 
 	const related = "classes: {related: [{name: plan, resource: plans." + group + ", nameExpression: \"has(claim.spec.plan) ? claim.spec.plan : ''\"}]"
-	manifest := "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: expressions-a, labels: {tenant: a}}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: expressions-b, labels: {tenant: b}}\n"
+	manifest := "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: expressions-a, labels: {tenant: a}}\n---\napiVersion: v1\nkind: " +
+		"Namespace\nmetadata: {name: expressions-b, labels: {tenant: b}}\n"
 	registrations := vendor(group) +
-		claimKind(plural("Fitting"), "{"+related+`, fits: [{name: Driver, expression: class.spec.driver == related.plan.spec.driver, message: of another driver}, {name: Size, expression: "class.spec.size > 1 && claim.spec.size <= class.spec.size"}]}, selector: {whenAbsent: Any}}`) +
-		claimKind(plural("Parted"), `{classes: {partition: {claim: namespaceObject.metadata.labels.tenant, class: "has(class.spec.tenant) ? class.spec.tenant : ''"}, fits: [{name: Who, expression: "!has(class.spec.team) || class.spec.team in request.userInfo.groups"}]}}`) +
-		claimKind(plural("Scored"), "{"+related+`}, choice: {strategy: LowestScore, score: class.spec.price * double(claim.spec.size)}, selector: {expression: "has(related.plan) ? 'driver=' + related.plan.spec.driver : claim.spec.selector"}, whenUnmatched: Deny}`) +
-		claimKind(plural("Later"), "{"+related+`}, claims: {when: "!has(claim.spec.hold) && (!has(related.plan) || related.plan.spec.open)"}, selector: {whenAbsent: Any}}`) +
-		classKind("classes."+group, fmt.Sprintf(`{claimKinds: [{name: %s}, {name: %s}, {name: %s}, {name: %s}], default: {expression: class.spec.usual}, weight: {expression: class.spec.size}, offerWhen: "!has(class.spec.ready) || class.spec.ready"}`,
+		claimKind(plural("Fitting"), "{"+related+`, fits: [{name: Driver, expression: class.spec.driver == related.plan.spec.driver, message: of `+
+			`another driver}, {name: Size, expression: "class.spec.size > 1 && claim.spec.size <= class.spec.size"}]}, selector: {whenAbsent: Any}}`) +
+		claimKind(plural("Parted"), `{classes: {partition: {claim: namespaceObject.metadata.labels.tenant, class: "has(class.spec.tenant) ? `+
+			`class.spec.tenant : ''"}, fits: [{name: Who, expression: "!has(class.spec.team) || class.spec.team in request.userInfo.groups"}]}}`) +
+		claimKind(plural("Scored"), "{"+related+`}, choice: {strategy: LowestScore, score: class.spec.price * double(claim.spec.size)}, selector: `+
+			`{expression: "has(related.plan) ? 'driver=' + related.plan.spec.driver : claim.spec.selector"}, whenUnmatched: Deny}`) +
+		claimKind(plural("Later"), "{"+related+
+			`}, claims: {when: "!has(claim.spec.hold) && (!has(related.plan) || related.plan.spec.open)"}, selector: {whenAbsent: Any}}`) +
+		classKind("classes."+group, fmt.Sprintf(`{claimKinds: [{name: %s}, {name: %s}, {name: %s}, {name: %s}], default: {expression: `+
+			`class.spec.usual}, weight: {expression: class.spec.size}, offerWhen: "!has(class.spec.ready) || class.spec.ready"}`,
 			plural("Fitting"), plural("Parted"), plural("Scored"), plural("Later")))
 	random := rand.New(rand.NewPCG(17, 100)) //nolint:gosec // It has to be reproducible.
 	one := func(of ...string) string { return of[random.IntN(len(of))] }
 	for i := range 24 {
 		driver := one("a", "b", "c")
-		manifest += class(group, "Class", fmt.Sprint("class-", i), "labels: {driver: "+driver+"}, ") + fmt.Sprintf("spec: {driver: %s, size: %d, usual: %s, price: %d.5%s%s%s}\n",
-			driver, random.IntN(5), one("true", "false", "false"), random.IntN(5), one("", ", tenant: a", ", tenant: b"), one("", "", ", team: 'system:authenticated'", ", team: others"), one("", ", ready: true", ", ready: false"))
+		manifest += class(group, "Class", fmt.Sprint("class-", i), "labels: {driver: "+driver+"}, ") +
+			fmt.Sprintf("spec: {driver: %s, size: %d, usual: %s, price: %d.5%s%s%s}\n",
+				driver, random.IntN(5), one("true", "false", "false"), random.IntN(5), one("", ", tenant: a", ", tenant: b"),
+				one("", "", ", team: 'system:authenticated'", ", team: others"), one("", ", ready: true", ", ready: false"))
 	}
 	for i, namespace := range []string{"a", "b", "a", "b"} {
-		manifest += fmt.Sprintf("---\napiVersion: %s/v1\nkind: Plan\nmetadata: {namespace: expressions-%s, name: plan-%d}\nspec: {driver: %s, open: %s}\n", group, namespace, i/2, one("a", "b"), one("true", "false"))
+		manifest += fmt.Sprintf(
+			"---\napiVersion: %s/v1\nkind: Plan\nmetadata: {namespace: expressions-%s, name: plan-%d}\nspec: {driver: %s, open: %s}\n", group,
+			namespace, i/2, one("a", "b"), one("true", "false"),
+		)
 	}
 	w.serves(t, manifest+registrations) // The guard would refuse one of several default classes.
 
 	var claims []string
 	for i := range 100 {
 		claims = append(claims, fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {namespace: expressions-%s, name: claim-%d}\nspec: {a: b%s%s%s%s}\n",
-			group, kinds[i%len(kinds)], one("a", "b"), i, one("", ", size: 1", ", size: 2", ", size: 4", ", size: 9"), one("", "", ", plan: plan-0", ", plan: plan-1", ", plan: plan-2"),
+			group, kinds[i%len(kinds)], one("a", "b"), i, one("", ", size: 1", ", size: 2", ", size: 4", ", size: 9"),
+			one("", "", ", plan: plan-0", ", plan: plan-1", ", plan: plan-2"),
 			one("", "", "", ", hold: true"), one("", ", selector: driver=c", ", selector: 'driver in'", ", classSelector: {matchLabels: {driver: a}}")))
 	}
 	// kubectl and explain are of one user, whose groups only the API server knows.
-	explained := w.explain(t, write(t, strings.Join(claims, "---\n")), "--kubeconfig="+w.plane.Kubeconfig, "--set=request.userInfo.groups=system:masters", "--set=request.userInfo.groups=system:authenticated")
+	explained := w.explain(
+		t, write(t, strings.Join(claims, "---\n")), "--kubeconfig="+w.plane.Kubeconfig, "--set=request.userInfo.groups=system:masters",
+		"--set=request.userInfo.groups=system:authenticated",
+	)
 	require.Len(t, explained, len(claims))
 	outcomes := map[string]int{}
 	for i, item := range explained {
@@ -239,7 +260,8 @@ func TestExplain(t *testing.T) {
 	volumes := write(t, claimKind("persistentvolumeclaims", "{reference: {path: .spec.storageClassName, form: Name}}")+
 		serving("storageclasses.storage.k8s.io", "persistentvolumeclaims"))
 	volume := func(field string) string {
-		return write(t, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: a, namespace: default, annotations: {classbind.io/class-selector: tier=none}}, "+
+		return write(t, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: a, namespace: default, annotations: "+
+			"{classbind.io/class-selector: tier=none}}, "+
 			"spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, "+field+"}}")
 	}
 	unregistered := write(t, "{apiVersion: v1, kind: ReplicationController, metadata: {name: a, namespace: default}}")
@@ -249,16 +271,55 @@ func TestExplain(t *testing.T) {
 		status int
 		want   string
 	}{
-		"File":          {"We should explain a claim without a mistake.", []string{"-f", stored}, 1, "Claim default/mine: no class"},
-		"With":          {"We should put a class on top of the cluster's.", []string{"-f", stored, "--with", gold}, 0, "Claim default/mine: bound to Class/gold"},
-		"Resource":      {"We should find a claim of the cluster.", []string{"claims.explain.test/mine", "-n", "default", "--with", gold}, 1, "Claim default/mine: stored without a class; created now, it would get Class/gold"},
-		"Absent":        {"We should say that a claim is not there.", []string{"claims.explain.test/absent", "-n", "default"}, 2, `cannot get the claim "claims.explain.test/absent": there is none of this name`},
-		"WrongField":    {"We should read the schema that the API server publishes.", []string{"-f", claim("explain.test/v1", "Claim", "classselector")}, 2, "spec.classselector: the schema has no such field: did you mean spec.classSelector?"},
-		"WrongVersion":  {"We should know which versions are served.", []string{"-f", claim("explain.test/v2", "Claim", "classSelector")}, 2, "the API server does not serve Claim of explain.test/v2: set apiVersion to explain.test/v1"},
-		"WrongKind":     {"We should know which kinds are served.", []string{"-f", claim("explain.test/v1", "Clam", "classSelector")}, 2, "no ClaimKind registers this kind: did you mean Claim?"},
-		"NotServed":     {"We should refuse a kind of a registered group that is not served.", []string{"-f", claim("explain.test/v1", "Postgres", "classSelector")}, 2, "the API server does not serve Postgres of explain.test/v1"},
-		"BuiltIn":       {"We should find nothing wrong in a right claim without a CRD.", []string{"-f", volume("volumeMode: Block"), "--with", volumes}, 1, `no class for this claim of "persistentvolumeclaims"`},
-		"BuiltInField":  {"We should know the fields that the ClaimKind reads of a kind without a CRD.", []string{"-f", volume("storageClassname: a"), "--with", volumes}, 2, "spec.storageClassname: did you mean spec.storageClassName?"},
+		"File": {"We should explain a claim without a mistake.", []string{"-f", stored}, 1, "Claim default/mine: no class"},
+		"With": {"We should put a class on top of the cluster's.", []string{"-f", stored, "--with", gold}, 0, "Claim default/mine: bound to Class/gold"},
+		"Resource": {
+			"We should find a claim of the cluster.",
+			[]string{"claims.explain.test/mine", "-n", "default", "--with", gold},
+			1,
+			"Claim default/mine: stored without a class; created now, it would get Class/gold",
+		},
+		"Absent": {
+			"We should say that a claim is not there.",
+			[]string{"claims.explain.test/absent", "-n", "default"},
+			2,
+			`cannot get the claim "claims.explain.test/absent": there is none of this name`,
+		},
+		"WrongField": {
+			"We should read the schema that the API server publishes.",
+			[]string{"-f", claim("explain.test/v1", "Claim", "classselector")},
+			2,
+			"spec.classselector: the schema has no such field: did you mean spec.classSelector?",
+		},
+		"WrongVersion": {
+			"We should know which versions are served.",
+			[]string{"-f", claim("explain.test/v2", "Claim", "classSelector")},
+			2,
+			"the API server does not serve Claim of explain.test/v2: set apiVersion to explain.test/v1",
+		},
+		"WrongKind": {
+			"We should know which kinds are served.",
+			[]string{"-f", claim("explain.test/v1", "Clam", "classSelector")},
+			2,
+			"no ClaimKind registers this kind: did you mean Claim?",
+		},
+		"NotServed": {
+			"We should refuse a kind of a registered group that is not served.",
+			[]string{"-f", claim("explain.test/v1", "Postgres", "classSelector")},
+			2,
+			"the API server does not serve Postgres of explain.test/v1",
+		},
+		"BuiltIn": {
+			"We should find nothing wrong in a right claim without a CRD.",
+			[]string{"-f", volume("volumeMode: Block"), "--with", volumes},
+			1, `no class for this claim of "persistentvolumeclaims"`,
+		},
+		"BuiltInField": {
+			"We should know the fields that the ClaimKind reads of a kind without a CRD.",
+			[]string{"-f", volume("storageClassname: a"), "--with", volumes},
+			2,
+			"spec.storageClassname: did you mean spec.storageClassName?",
+		},
 		"NotRegistered": {"We should leave alone a kind of the API server's own.", []string{"-f", unregistered}, 0, "no ClaimKind registers"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -313,7 +374,9 @@ func TestSimulate(t *testing.T) {
 	want := create()
 
 	// The last is seen last, and shows that the others are.
-	change := weighed("class-0", 0, 9, "") + weighed("class-1", 1, 2, ", classbind.io/cordoned: 'true'") + weighed("class-12", 2, 5, "") + weighed("last", 9, 1, "")
+	change := weighed("class-0", 0, 9, "") + weighed("class-1", 1, 2, ", classbind.io/cordoned: 'true'") + weighed(
+		"class-12", 2, 5, "",
+	) + weighed("last", 9, 1, "")
 	report := reportOf[struct{ Kinds []simulation }](t, w, "simulate", "-f", write(t, change), "--remove=Class."+group+"/class-2", "-o", "json",
 		"--kubeconfig="+w.plane.Kubeconfig, "claims."+group)
 	require.Len(t, report.Kinds, 1)

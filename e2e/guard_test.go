@@ -52,7 +52,9 @@ func TestGuard(t *testing.T) {
 
 	t.Run("Spared", func(t *testing.T) {
 		before := asked()
-		w.apply(t, class("guard.test", "Red", "plain", "")+class("guard.test", "Red", "no-default", `annotations: {resourceclass.crossplane.io/is-default-class: "false"}, `)+
+		w.apply(t, class("guard.test", "Red", "plain", "")+class(
+			"guard.test", "Red", "no-default", `annotations: {resourceclass.crossplane.io/is-default-class: "false"}, `,
+		)+
 			blue("plain", "{default: false}")+blue("text", "none")+blue("nothing", "{default: null, weight: null}"))
 		require.NoError(t, w.label(t, "reds.guard.test", "plain", "tier=gold"))
 		require.NoError(t, w.annotate(t, "reds.guard.test", "plain", "classbind.io/cordoned=true"))
@@ -106,7 +108,10 @@ func TestGuard(t *testing.T) {
 
 	t.Run("SecondDefault", func(t *testing.T) {
 		_, _, err := w.create(t, class("guard.test", "Red", "second", isDefault))
-		refusedWith(t, err, http.StatusForbidden, `"Blue/default/next"`, `"claims.guard.test"`, "classbind set-default reds.guard.test/second --for claims.guard.test", "kubectl patch blues.guard.test next --namespace default")
+		refusedWith(
+			t, err, http.StatusForbidden, `"Blue/default/next"`, `"claims.guard.test"`,
+			"classbind set-default reds.guard.test/second --for claims.guard.test", "kubectl patch blues.guard.test next --namespace default",
+		)
 		err = w.annotate(t, "reds.guard.test", "weighted", "resourceclass.crossplane.io/is-default-class=true")
 		require.ErrorContains(t, err, `"Blue/default/next" is the default class`, "We should refuse an update that makes a second default.")
 		_, _, err = w.create(t, class("guard.test", "Red", "second", isDefault), client.DryRunAll)
@@ -150,7 +155,8 @@ func TestGuard(t *testing.T) {
 
 	t.Run("VersionsComeAndGo", func(t *testing.T) {
 		crd := func(patch string) { w.kubectl(t, "patch", "crd", "reds.guard.test", "--type=json", "-p", patch) }
-		crd(`[{"op":"add","path":"/spec/versions/-","value":{"name":"v2","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}]`)
+		crd(`[{"op":"add","path":"/spec/versions/-","value":{"name":"v2","served":true,"storage":false,` +
+			`"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}]`)
 		var writers sync.WaitGroup
 		over := make(chan struct{})
 		for i := range 4 {
@@ -202,7 +208,9 @@ func TestPartitions(t *testing.T) {
 	notInPods(t, "A default is in flight for longer there.")
 	w := sharedWorld(t)
 	w.resources(t, "Snap snaps.parts.test Cluster", "Tier tiers.parts.test Cluster")
-	w.install(t, vendor(group)+claimKind("claims.parts.test", `{classes: {partition: {claim: "has(claim.spec.driver) ? claim.spec.driver : ''", class: class.driver}}}`)+
+	w.install(t, vendor(group)+claimKind(
+		"claims.parts.test", `{classes: {partition: {claim: "has(claim.spec.driver) ? claim.spec.driver : ''", class: class.driver}}}`,
+	)+
 		serving("snaps.parts.test", "claims.parts.test")+
 		classKind("tiers.parts.test", `{claimKinds: [{name: claims.parts.test}], default: {expression: "class.tier == 'standard'"}}`))
 	w.awaitGuard(t, group, "Snap", "snaps.parts.test")

@@ -220,7 +220,8 @@ func (b *besieged) zonedClasses(t *testing.T) {
 	var manifest strings.Builder
 	for i := range 25 {
 		for name, zones := range map[string]string{"common-few": zones(20, "zone-#"), "common-many": zones(990, "a#")} {
-			_, _ = fmt.Fprintf(&manifest, "---\n{\"apiVersion\":\"%s/v1\",\"kind\":\"Zoned\",\"metadata\":{\"name\":\"%s-%d\",\"labels\":{\"pool\":\"common\"}},\"spec\":{%s}}\n",
+			_, _ = fmt.Fprintf(&manifest, "---\n{\"apiVersion\":\"%s/v1\",\"kind\":\"Zoned\",\"metadata\":{\"name\":\"%s-%d\","+
+				"\"labels\":{\"pool\":\"common\"}},\"spec\":{%s}}\n",
 				hostileGroup, name, i, zones)
 		}
 	}
@@ -301,7 +302,11 @@ func (b *besieged) waitingClaims(t *testing.T) {
 		key, claim := stored("LaterClaim", tenantA, fmt.Sprint("waits-", i), nil)
 		var terms []any
 		for n := range 16 {
-			terms = append(terms, map[string]any{"key": fmt.Sprintf("key-%d", n), "operator": "In", "values": []any{fmt.Sprintf("value-%d-%d-of-the-claims-that-wait", i, n)}})
+			terms = append(terms, map[string]any{
+				"key":      fmt.Sprintf("key-%d", n),
+				"operator": "In",
+				"values":   []any{fmt.Sprintf("value-%d-%d-of-the-claims-that-wait", i, n)},
+			})
 		}
 		claim["spec"] = map[string]any{"classSelector": map[string]any{"matchExpressions": terms}}
 		claims[key] = claim
@@ -413,7 +418,8 @@ func (b *besieged) idleConnections(_ *testing.T) {
 		})
 	}
 	_ = all.Wait()
-	head := []byte("POST " + v1beta1.BindPath + hostileResource("AdmitClaim") + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{")
+	head := []byte("POST " + v1beta1.BindPath + hostileResource("AdmitClaim") +
+		" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{")
 	for _, c := range slow {
 		_, _ = c.Write(head)
 	}
@@ -429,8 +435,14 @@ func (b *besieged) idleConnections(_ *testing.T) {
 func (b *besieged) bigBodies(_ *testing.T) {
 	const size = v1beta1.MaxReviewBytes - 1<<10
 	s := b.stranger()
-	whole := forged(hostileKind("AdmitClaim"), map[string]any{"metadata": map[string]any{"namespace": tenantA, "name": "big"}, "note": strings.Repeat("<", (size-4<<10)/6)})
-	announced := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", v1beta1.BindPath+hostileResource("AdmitClaim"), size)
+	whole := forged(hostileKind("AdmitClaim"), map[string]any{
+		"metadata": map[string]any{"namespace": tenantA, "name": "big"},
+		"note":     strings.Repeat("<", (size-4<<10)/6),
+	})
+	announced := fmt.Sprintf(
+		"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
+		v1beta1.BindPath+hostileResource("AdmitClaim"), size,
+	)
 	begun := append([]byte(announced), bytes.Repeat([]byte(" "), 1<<20)...)
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -649,8 +661,9 @@ func (b *besieged) oracle(t *testing.T) {
 		}
 		want := answers()
 		for name, class := range map[string]string{
-			"matches, and costs much": `labels: {owner: %s, pool: common}}, spec: {` + zones(990, "a#"), "matches, and fits": `labels: {owner: %s, pool: common}}, spec: {zones: [zone-1, zone-2]`,
-			"does not match": `labels: {owned: %s}}, spec: {` + zones(990, "a#"), "fails": `labels: {owner: %s, pool: common}}, spec: {zones: 1`,
+			"matches, and costs much": `labels: {owner: %s, pool: common}}, spec: {` + zones(990, "a#"),
+			"matches, and fits":       `labels: {owner: %s, pool: common}}, spec: {zones: [zone-1, zone-2]`,
+			"does not match":          `labels: {owned: %s}}, spec: {` + zones(990, "a#"), "fails": `labels: {owner: %s, pool: common}}, spec: {zones: 1`,
 			"is the default": `labels: {owner: %s}, annotations: {"` + defaultMark + `": "true"}}, spec: {` + zones(990, "a#"),
 		} {
 			for i := range hidden {

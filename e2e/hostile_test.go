@@ -58,22 +58,47 @@ func attacks() []attack {
 	all, admit := []string{"AdmitClaim", "DenyClaim", "LaterClaim", "LeastClaim"}, []string{"AdmitClaim"}
 	return []attack{
 		{"Nothing", "We should serve honest claims on this machine when nobody attacks.", func(*besieged, *testing.T) {}, nil},
-		{"EmptyTerms", "We should refuse a selector of terms that say nothing, at little cost.", claimAgain(4, 50*time.Millisecond, all, []string{expressions("{}", 4000), expressions(`{"key":"","operator":""}`, 5000)}, ""), []int{invalid}},
+		{
+			"EmptyTerms",
+			"We should refuse a selector of terms that say nothing, at little cost.",
+			claimAgain(4, 50*time.Millisecond, all, []string{expressions("{}", 4000), expressions(`{"key":"","operator":""}`, 5000)}, ""),
+			[]int{invalid},
+		},
 		{"PoisonedClaims", "We should bind waiting claims beside poisoned ones, whoever leads.", (*besieged).poisonedClaims, nil},
 		{"ForgedCreations", "We should bear forged creations of default classes.", (*besieged).forgedCreations, []int{ok, unavailable}},
 		{"ForgedClaims", "We should bear forged creations of claims.", (*besieged).forgedClaims, []int{ok, unavailable}},
 		{"IdleConnections", "We should bear connections on which nothing comes, or little.", (*besieged).idleConnections, nil},
 		{"BigBodies", "We should bear reviews that fill the memory.", (*besieged).bigBodies, []int{ok, malformed, tooLarge, unavailable}},
-		{"LongAnnotation", "We should refuse an annotation of a hundred thousand terms, at little cost.", claimAgain(4, 100*time.Millisecond, admit, []string{""}, selectorAnnotation(strings.Repeat("!a,", 80_000)+"!a")), []int{invalid}},
-		{"LargeSelector", "We should refuse a selector of megabytes, at little cost.", claimAgain(5, 2*time.Second, admit, []string{expressions(values(220_000), 1)}, ""), []int{invalid}},
+		{
+			"LongAnnotation",
+			"We should refuse an annotation of a hundred thousand terms, at little cost.",
+			claimAgain(4, 100*time.Millisecond, admit, []string{""}, selectorAnnotation(strings.Repeat("!a,", 80_000)+"!a")),
+			[]int{invalid},
+		},
+		{
+			"LargeSelector",
+			"We should refuse a selector of megabytes, at little cost.",
+			claimAgain(5, 2*time.Second, admit, []string{expressions(values(220_000), 1)}, ""),
+			[]int{invalid},
+		},
 		{"Misses", "We should have few claims wait that nothing matches.", (*besieged).misses, []int{created, forbidden}},
 		{"ManyMisses", "We should answer other claims beside a thousand a second that nothing matches.", (*besieged).manyMisses, []int{ok}},
 		{"WaitingClaims", "We should bound the memory of claims that wait.", (*besieged).waitingClaims, nil},
 		{"AttractiveClass", "We should keep tenants apart.", (*besieged).attractiveClass, []int{ok, created, forbidden}},
-		{"EscapedClaim", "We should admit a claim that is six times as long in a review.", claimAgain(1, time.Second, admit, []string{`"classSelector":{"matchLabels":{"pool":"common"}},"note":"` + strings.Repeat("<", 750<<10) + `"`}, ""), []int{created}},
+		{
+			"EscapedClaim",
+			"We should admit a claim that is six times as long in a review.",
+			claimAgain(1, time.Second, admit, []string{`"classSelector":{"matchLabels":{"pool":"common"}},"note":"` + strings.Repeat("<", 750<<10) + `"`}, ""),
+			[]int{created},
+		},
 		{"LongClaims", "We should let claims pay for what their expressions cost.", (*besieged).longClaims, []int{created, forbidden, invalid, tooMany}},
 		{"Prices", "We should let claims pay for each function, by the length of what it gets.", (*besieged).prices, []int{created, invalid, tooMany}},
-		{"PricesDenied", "We should refuse at once what we refuse alone, although we may be passed by.", (*besieged).pricesDenied, []int{forbidden, invalid, tooMany}},
+		{
+			"PricesDenied",
+			"We should refuse at once what we refuse alone, although we may be passed by.",
+			(*besieged).pricesDenied,
+			[]int{forbidden, invalid, tooMany},
+		},
 		{"Patterns", "We should let registrations pay for what they take to compile.", (*besieged).patterns, []int{ok, unavailable}},
 		{"Oracle", "We should answer as if there were no class that a claim may not use.", (*besieged).oracle, []int{ok, created, invalid}},
 		{"ContestedClass", "We should let the honest admin set a default while others fail to.", (*besieged).contestedClass, []int{forbidden, conflict}},
@@ -408,8 +433,9 @@ func besiege(t *testing.T) *besieged {
 func (b *besieged) install(t *testing.T) {
 	var crds []string
 	for scope, kinds := range map[string]string{
-		"Namespaced": "Local FreeClaim AdmitClaim DenyClaim LaterClaim LeastClaim GhostClaim FirstClaim SecondClaim FitClaim DenyFitClaim PricedClaim DenyPricedClaim UseClaim",
-		"Cluster":    "Ghost First Second Shared Zoned Priced Usable Alpha Beta Gamma",
+		"Namespaced": "Local FreeClaim AdmitClaim DenyClaim LaterClaim LeastClaim GhostClaim FirstClaim SecondClaim FitClaim DenyFitClaim " +
+			"PricedClaim DenyPricedClaim UseClaim",
+		"Cluster": "Ghost First Second Shared Zoned Priced Usable Alpha Beta Gamma",
 	} {
 		for kind := range strings.FieldsSeq(kinds) {
 			crds = append(crds, kind+" "+hostileResource(kind)+" "+scope)
@@ -490,7 +516,9 @@ func (b *besieged) register(t *testing.T) {
 		"First": {"FirstClaim"}, "Second": {"SecondClaim"}, "Shared": {"FirstClaim", "SecondClaim"},
 	}
 	manifest := ""
-	for _, kinds := range []map[string]string{boundKinds, fitKinds, pricedKinds, {"GhostClaim": "{}", "FirstClaim": "{}", "SecondClaim": "{}", "UseClaim": useSpec}} {
+	for _, kinds := range []map[string]string{
+		boundKinds, fitKinds, pricedKinds, {"GhostClaim": "{}", "FirstClaim": "{}", "SecondClaim": "{}", "UseClaim": useSpec},
+	} {
 		for kind, spec := range kinds {
 			manifest += claimKind(hostileResource(kind), spec)
 		}

@@ -117,8 +117,14 @@ func TestManifests(t *testing.T) {
 		t.Run("Order/"+installation, func(t *testing.T) {
 			out, stderr, err := w.Kubectl(t.Context(), nil, "apply", "--dry-run=server", "--validate=strict", "-k", filepath.Join(w.deploy, installation))
 			require.NoError(t, err)
-			assert.Regexp(t, `^(mutatingwebhookconfiguration\S* .*\n){2}validatingwebhookconfiguration`, out, "We should delete webhooks first: kubectl delete -k takes the same order.")
-			assert.Regexp(t, `^\S+ \S+ +\S+ \S+ Warning: Sorting order is set both in 'kustomization.yaml'.*\n$`, stderr, "We should get the one warning that docs/install.md explains: kubectl's own order has webhooks last.")
+			assert.Regexp(
+				t, `^(mutatingwebhookconfiguration\S* .*\n){2}validatingwebhookconfiguration`, out,
+				"We should delete webhooks first: kubectl delete -k takes the same order.",
+			)
+			assert.Regexp(
+				t, `^\S+ \S+ +\S+ \S+ Warning: Sorting order is set both in 'kustomization.yaml'.*\n$`, stderr,
+				"We should get the one warning that docs/install.md explains: kubectl's own order has webhooks last.",
+			)
 		})
 		t.Run("Fit/"+installation, func(t *testing.T) {
 			fit(t, w.rendered(t, w.overlay(t, installation, "monitoring", "network-policy", "client-certificates")))
@@ -425,9 +431,18 @@ func TestFlows(t *testing.T) {
 		"LeaseWritten":  {"We should keep the leader's Lease apart from lists.", http.MethodPost, leases, `{"metadata":{"name":"a"}}`, "classbind"},
 		"Class":         {"We should keep the guard's look at one class apart from lists.", http.MethodGet, "/apis/example.org/v1/classes/a", "", "classbind"},
 		"Registrations": {"We should keep registrations apart from lists of classes.", http.MethodGet, "/apis/classbind.io/v1beta1/claimkinds", "", "classbind"},
-		"Classes":       {"We should count a list of classes among what authors of claims cause.", http.MethodGet, "/apis/example.org/v1/classes", "", "classbind-others"},
-		"OtherLeases":   {"We should give no Lease of others a better level.", http.MethodPost, "/apis/coordination.k8s.io/v1/namespaces/default/leases", "{}", "classbind-others"},
-		"Token":         {"We should count tokens that strangers make up among what others cause.", http.MethodPost, "/apis/authentication.k8s.io/v1/tokenreviews", `{"spec":{"token":"a"}}`, "classbind-others"},
+		"Classes": {
+			"We should count a list of classes among what authors of claims cause.",
+			http.MethodGet, "/apis/example.org/v1/classes", "", "classbind-others",
+		},
+		"OtherLeases": {
+			"We should give no Lease of others a better level.", http.MethodPost, "/apis/coordination.k8s.io/v1/namespaces/default/leases", "{}",
+			"classbind-others",
+		},
+		"Token": {
+			"We should count tokens that strangers make up among what others cause.",
+			http.MethodPost, "/apis/authentication.k8s.io/v1/tokenreviews", `{"spec":{"token":"a"}}`, "classbind-others",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eventually(t, func(c *attempt) { require.Equal(c, tc.want, flow(tc.method, tc.path, tc.body)) }, tc.reason)

@@ -80,31 +80,127 @@ func testOutcome(t *testing.T, group string, defaulting v1beta1.Defaulting) {
 		// unopinionated claims are those that the API server itself binds, where it may.
 		unopinionated bool
 	}{
-		"ClassReference":       {reason: "We should leave a claim with a class reference alone.", spec: "{classRef: {kind: Any, name: mine}}", class: "Any/mine"},
-		"EmptyClassReference":  {reason: "We should take an empty reference for none.", spec: "{classRef: {}}", class: "SmallClass/standard"},
-		"NullClassReference":   {reason: "We should bind a claim whose reference is null.", spec: "{classRef: null, classSelector: {matchLabels: {tier: gold}}}", class: "BigClass/gold"},
-		"ResourceReference":    {reason: "We should leave a static claim alone.", spec: "{resourceRef: {name: db-1}}", class: ""},
-		"Labels":               {reason: "We should bind to a class that has the labels.", spec: "{classSelector: {matchLabels: {tier: gold}}}", class: "BigClass/gold"},
-		"Expressions":          {reason: "We should bind to a class that meets the expressions, and not pass over them.", spec: "{classSelector: {matchExpressions: [{key: region, operator: In, values: [eu, us]}, {key: tier, operator: NotIn, values: [standard]}]}}", class: "BigClass/gold"},
-		"LabelsAndExpressions": {reason: "We should bind to a class that has the labels and meets the expressions.", spec: "{classSelector: {matchLabels: {tier: standard}, matchExpressions: [{key: region, operator: Exists}]}}", class: "SmallClass/standard"},
-		"EmptySelector":        {reason: "We should take any class for an empty selector.", spec: "{classSelector: {}}", class: "*"},
-		"NoSelector":           {reason: "We should take the default class for a claim without a selector.", spec: "{size: 1}", class: "SmallClass/standard", unopinionated: true},
-		"NoSpec":               {reason: "We should take the default class for a claim without a spec, and add one.", class: "SmallClass/standard", unopinionated: true},
-		"NullSpec":             {reason: "We should take the default class for a claim whose spec is null.", spec: "null", class: "SmallClass/standard", unopinionated: true},
-		"SelectorAnnotation":   {reason: "We should take the selector from the annotation.", annotation: "tier in (gold,silver),region=eu", spec: "{}", class: "BigClass/gold"},
-		"UnmatchedAdmitted":    {reason: "We should admit an unmatched claim with a warning of what was looked for.", spec: "{classSelector: {matchLabels: {tier: platinum}}}", message: []string{`"tier=platinum"`, fmt.Sprintf("among 5 classes of bigclasses.%[1]s, smallclasses.%[1]s", group)}},
-		"UnmatchedDenied":      {reason: "We should refuse an unmatched claim of a kind that says so.", kind: "Cache", spec: "{classSelector: {matchLabels: {tier: platinum}}}", code: forbidden, message: []string{`"tier=platinum"`, "among 2 classes of bigclasses." + group}},
-		"NoDefaultDenied":      {reason: "We should refuse a claim without a selector where there is no default, of a kind that says so.", kind: "Cache", spec: "{size: 1}", code: forbidden, message: []string{"no class is marked default"}},
-		"Cordoned":             {reason: "We should not offer a cordoned class.", spec: "{classSelector: {matchLabels: {tier: retired}}}", message: []string{"1 cordoned"}},
-		"WeightZero":           {reason: "We should not offer a class of weight 0 under a weighted strategy.", spec: "{classSelector: {matchLabels: {tier: free}}}", message: []string{"1 of weight 0"}},
-		"WeightZeroRandom":     {reason: "We should offer a class of weight 0 under a strategy that does not weigh.", kind: "Cache", spec: "{classSelector: {matchLabels: {tier: free}}}", class: "BigClass/weightless"},
-		"Terminating":          {reason: "We should not offer a class that is being deleted.", spec: "{classSelector: {matchLabels: {tier: leaving}}}", message: []string{"1 being deleted"}},
-		"UnknownOperator":      {reason: "We should refuse an operator that there is not.", spec: "{classSelector: {matchExpressions: [{key: tier, operator: Foo}]}}", code: invalid, cause: "spec.classSelector.matchExpressions[0].operator"},
-		"SelectorIsText":       {reason: "We should refuse a selector that is not an object.", spec: "{classSelector: tier=gold}", code: invalid, cause: "spec.classSelector"},
-		"SelectorMisspelt":     {reason: "We should refuse a field that we do not know, and not take it for an empty selector.", spec: "{classSelector: {matchLabel: {tier: gold}}}", code: invalid, message: []string{`"matchLabel"`}, cause: "spec.classSelector"},
-		"SpecIsText":           {reason: "We should refuse a spec that is not an object.", spec: "gold, please", code: invalid, cause: "spec"},
-		"MalformedAnnotation":  {reason: "We should refuse an annotation that is no selector.", annotation: "tier in gold", spec: "{}", code: invalid, cause: "metadata.annotations[classbind.io/class-selector]"},
-		"FieldAndAnnotation":   {reason: "We should refuse a selector in both places.", annotation: "tier=gold", spec: "{classSelector: {}}", code: invalid, cause: "metadata.annotations[classbind.io/class-selector]"},
+		"ClassReference":      {reason: "We should leave a claim with a class reference alone.", spec: "{classRef: {kind: Any, name: mine}}", class: "Any/mine"},
+		"EmptyClassReference": {reason: "We should take an empty reference for none.", spec: "{classRef: {}}", class: "SmallClass/standard"},
+		"NullClassReference": {
+			reason: "We should bind a claim whose reference is null.",
+			spec:   "{classRef: null, classSelector: {matchLabels: {tier: gold}}}",
+			class:  "BigClass/gold",
+		},
+		"ResourceReference": {reason: "We should leave a static claim alone.", spec: "{resourceRef: {name: db-1}}", class: ""},
+		"Labels": {
+			reason: "We should bind to a class that has the labels.",
+			spec:   "{classSelector: {matchLabels: {tier: gold}}}",
+			class:  "BigClass/gold",
+		},
+		"Expressions": {
+			reason: "We should bind to a class that meets the expressions, and not pass over them.",
+			spec:   "{classSelector: {matchExpressions: [{key: region, operator: In, values: [eu, us]}, {key: tier, operator: NotIn, values: [standard]}]}}",
+			class:  "BigClass/gold",
+		},
+		"LabelsAndExpressions": {
+			reason: "We should bind to a class that has the labels and meets the expressions.",
+			spec:   "{classSelector: {matchLabels: {tier: standard}, matchExpressions: [{key: region, operator: Exists}]}}",
+			class:  "SmallClass/standard",
+		},
+		"EmptySelector": {reason: "We should take any class for an empty selector.", spec: "{classSelector: {}}", class: "*"},
+		"NoSelector": {
+			reason:        "We should take the default class for a claim without a selector.",
+			spec:          "{size: 1}",
+			class:         "SmallClass/standard",
+			unopinionated: true,
+		},
+		"NoSpec": {
+			reason:        "We should take the default class for a claim without a spec, and add one.",
+			class:         "SmallClass/standard",
+			unopinionated: true,
+		},
+		"NullSpec": {
+			reason:        "We should take the default class for a claim whose spec is null.",
+			spec:          "null",
+			class:         "SmallClass/standard",
+			unopinionated: true,
+		},
+		"SelectorAnnotation": {
+			reason:     "We should take the selector from the annotation.",
+			annotation: "tier in (gold,silver),region=eu",
+			spec:       "{}",
+			class:      "BigClass/gold",
+		},
+		"UnmatchedAdmitted": {
+			reason:  "We should admit an unmatched claim with a warning of what was looked for.",
+			spec:    "{classSelector: {matchLabels: {tier: platinum}}}",
+			message: []string{`"tier=platinum"`, fmt.Sprintf("among 5 classes of bigclasses.%[1]s, smallclasses.%[1]s", group)},
+		},
+		"UnmatchedDenied": {
+			reason:  "We should refuse an unmatched claim of a kind that says so.",
+			kind:    "Cache",
+			spec:    "{classSelector: {matchLabels: {tier: platinum}}}",
+			code:    forbidden,
+			message: []string{`"tier=platinum"`, "among 2 classes of bigclasses." + group},
+		},
+		"NoDefaultDenied": {
+			reason:  "We should refuse a claim without a selector where there is no default, of a kind that says so.",
+			kind:    "Cache",
+			spec:    "{size: 1}",
+			code:    forbidden,
+			message: []string{"no class is marked default"},
+		},
+		"Cordoned": {
+			reason:  "We should not offer a cordoned class.",
+			spec:    "{classSelector: {matchLabels: {tier: retired}}}",
+			message: []string{"1 cordoned"},
+		},
+		"WeightZero": {
+			reason:  "We should not offer a class of weight 0 under a weighted strategy.",
+			spec:    "{classSelector: {matchLabels: {tier: free}}}",
+			message: []string{"1 of weight 0"},
+		},
+		"WeightZeroRandom": {
+			reason: "We should offer a class of weight 0 under a strategy that does not weigh.",
+			kind:   "Cache",
+			spec:   "{classSelector: {matchLabels: {tier: free}}}",
+			class:  "BigClass/weightless",
+		},
+		"Terminating": {
+			reason:  "We should not offer a class that is being deleted.",
+			spec:    "{classSelector: {matchLabels: {tier: leaving}}}",
+			message: []string{"1 being deleted"},
+		},
+		"UnknownOperator": {
+			reason: "We should refuse an operator that there is not.",
+			spec:   "{classSelector: {matchExpressions: [{key: tier, operator: Foo}]}}",
+			code:   invalid,
+			cause:  "spec.classSelector.matchExpressions[0].operator",
+		},
+		"SelectorIsText": {
+			reason: "We should refuse a selector that is not an object.",
+			spec:   "{classSelector: tier=gold}",
+			code:   invalid,
+			cause:  "spec.classSelector",
+		},
+		"SelectorMisspelt": {
+			reason:  "We should refuse a field that we do not know, and not take it for an empty selector.",
+			spec:    "{classSelector: {matchLabel: {tier: gold}}}",
+			code:    invalid,
+			message: []string{`"matchLabel"`},
+			cause:   "spec.classSelector",
+		},
+		"SpecIsText": {reason: "We should refuse a spec that is not an object.", spec: "gold, please", code: invalid, cause: "spec"},
+		"MalformedAnnotation": {
+			reason:     "We should refuse an annotation that is no selector.",
+			annotation: "tier in gold",
+			spec:       "{}",
+			code:       invalid,
+			cause:      "metadata.annotations[classbind.io/class-selector]",
+		},
+		"FieldAndAnnotation": {
+			reason:     "We should refuse a selector in both places.",
+			annotation: "tier=gold",
+			spec:       "{classSelector: {}}",
+			code:       invalid,
+			cause:      "metadata.annotations[classbind.io/class-selector]",
+		},
 	} {
 		if byPolicy && !tc.unopinionated {
 			continue // The API server leaves these to classbind, as TestPolicyForms shows.
@@ -162,7 +258,8 @@ func testOutcome(t *testing.T, group string, defaulting v1beta1.Defaulting) {
 		})
 		eventually(t, func(c *attempt) {
 			require.Equal(c, "OldClass/legacy SmallClass/standard 2 False SeveralDefaults", w.kubectl(t, "get", "claimkind", databases, "-o",
-				`jsonpath={range .status.defaults[*]}{.kind}/{.name} {end}{.status.defaultCount} {.status.conditions[?(@.type=="SingleDefault")].status} {.status.conditions[?(@.type=="SingleDefault")].reason}`))
+				`jsonpath={range .status.defaults[*]}{.kind}/{.name} {end}{.status.defaultCount} {.status.conditions[?(@.type=="SingleDefault")].status} `+
+					`{.status.conditions[?(@.type=="SingleDefault")].reason}`))
 		}, "We should say so in the status.")
 		if byPolicy {
 			w.awaitCondition(t, &v1beta1.ClaimKind{}, databases, v1beta1.ConditionDefaultedByPolicy, metav1.ConditionFalse, "2 classes are marked default")
@@ -184,8 +281,9 @@ func TestReferences(t *testing.T) {
 		class(group, "Store", "own", "namespace: default, "+isDefault) + class(group, "ClusterStore", "shared", isDefault) +
 		class(group, "ClusterClass", "quick-start", "namespace: default, "+isDefault)
 	for name, spec := range map[string]string{
-		"jobs":      "{reference: {label: kueue.x-k8s.io/queue-name, form: Name}, whenUnmatched: BindLater}",
-		"ingresses": "{claims: {skipIfSet: [{annotation: kubernetes.io/ingress.class}]}, reference: {path: .spec.ingressClassName, form: Name, whenEmpty: LeaveAlone}}",
+		"jobs": "{reference: {label: kueue.x-k8s.io/queue-name, form: Name}, whenUnmatched: BindLater}",
+		"ingresses": "{claims: {skipIfSet: [{annotation: kubernetes.io/ingress.class}]}, reference: {path: .spec.ingressClassName, form: Name, " +
+			"whenEmpty: LeaveAlone}}",
 		"secrets":   "{reference: {path: .spec.storeRef, form: KindReference}}",
 		"clusters":  "{reference: {path: .spec.topology.classRef, form: LocalObjectReference, whenParentAbsent: LeaveAlone}}",
 		"instances": "{reference: {path: .spec.clusterId, form: Name}, selector: {annotation: example.org/cluster-selector, whenAbsent: LeaveAlone}}",
@@ -215,22 +313,73 @@ func TestReferences(t *testing.T) {
 		at                     []string
 		want                   any
 	}{
-		"LabelSet":        {"We should not be called for a job that names its queue.", "jobs", of("Job", "labelled", ", labels: {kueue.x-k8s.io/queue-name: mine}", "{}"), 0, []string{"metadata", "labels", "kueue.x-k8s.io/queue-name"}, "mine"},
-		"AnnotationSet":   {"We should leave alone an Ingress with the old annotation.", "ingresses", of("Ingress", "old", ", annotations: {kubernetes.io/ingress.class: nginx}", "{}"), 0, []string{"spec", "ingressClassName"}, nil},
-		"AnnotationUnset": {"We should bind an Ingress without it.", "ingresses", of("Ingress", "new", ", annotations: {a: b}", "{}"), 1, []string{"spec", "ingressClassName"}, "usual"},
-		"EmptyLeftAlone":  {"We should not be called for an Ingress that wants no class.", "ingresses", of("Ingress", "none", "", `{ingressClassName: ""}`), 0, []string{"spec", "ingressClassName"}, ""},
-		"KindGiven":       {"We should give the default class of the kind that the author set, and keep the rest.", "secrets", of("Secret", "given", "", "{storeRef: {kind: ClusterStore}}"), 1, []string{"spec", "storeRef"}, shared},
-		"NameEmpty":       {"We should take the empty name of a typed client for none.", "secrets", of("Secret", "empty", "", `{storeRef: {name: "", kind: ""}}`), 1, []string{"spec", "storeRef"}, own},
+		"LabelSet": {
+			"We should not be called for a job that names its queue.", "jobs",
+			of("Job", "labelled", ", labels: {kueue.x-k8s.io/queue-name: mine}", "{}"), 0,
+			[]string{"metadata", "labels", "kueue.x-k8s.io/queue-name"},
+			"mine",
+		},
+		"AnnotationSet": {
+			"We should leave alone an Ingress with the old annotation.", "ingresses",
+			of("Ingress", "old", ", annotations: {kubernetes.io/ingress.class: nginx}", "{}"), 0,
+			[]string{"spec", "ingressClassName"},
+			nil,
+		},
+		"AnnotationUnset": {
+			"We should bind an Ingress without it.", "ingresses", of("Ingress", "new", ", annotations: {a: b}", "{}"), 1,
+			[]string{"spec", "ingressClassName"},
+			"usual",
+		},
+		"EmptyLeftAlone": {
+			"We should not be called for an Ingress that wants no class.",
+			"ingresses", of("Ingress", "none", "", `{ingressClassName: ""}`), 0,
+			[]string{"spec", "ingressClassName"},
+			"",
+		},
+		"KindGiven": {
+			"We should give the default class of the kind that the author set, and keep the rest.",
+			"secrets", of("Secret", "given", "", "{storeRef: {kind: ClusterStore}}"), 1,
+			[]string{"spec", "storeRef"},
+			shared,
+		},
+		"NameEmpty": {
+			"We should take the empty name of a typed client for none.", "secrets", of("Secret", "empty", "", `{storeRef: {name: "", kind: ""}}`),
+			1,
+			[]string{"spec", "storeRef"},
+			own,
+		},
 		"OtherFields": {
 			"We should leave the other fields of the object.", "secrets", of("Secret", "others", "", `{storeRef: {kind: Store, name: "", optional: true}}`), 1,
 			[]string{"spec", "storeRef"},
 			map[string]any{"kind": "Store", "name": "own", "optional": true},
 		},
-		"NameSet":         {"We should not be called for a claim with a name.", "secrets", of("Secret", "named", "", "{storeRef: {name: mine}}"), 0, []string{"spec", "storeRef"}, map[string]any{"name": "mine"}},
-		"ParentAbsent":    {"We should leave alone a Cluster without a topology.", "clusters", of("Cluster", "plain", "", "{}"), 0, []string{"spec"}, map[string]any{}},
-		"ParentThere":     {"We should bind a Cluster with a topology.", "clusters", of("Cluster", "topology", "", "{topology: {version: v1}}"), 1, []string{"spec", "topology", "classRef"}, map[string]any{"name": "quick-start"}},
-		"SelectorAbsent":  {"We should leave alone a claim without a selector.", "instances", of("Instance", "plain", ", annotations: {classbind.io/class-selector: a=b}", "{}"), 0, []string{"spec"}, map[string]any{}},
-		"SelectorPresent": {"We should be called for a claim with a selector.", "instances", of("Instance", "selecting", ", annotations: {example.org/cluster-selector: a=b}", "{}"), 1, []string{"spec"}, map[string]any{}},
+		"NameSet": {
+			"We should not be called for a claim with a name.", "secrets", of("Secret", "named", "", "{storeRef: {name: mine}}"), 0,
+			[]string{"spec", "storeRef"},
+			map[string]any{"name": "mine"},
+		},
+		"ParentAbsent": {
+			"We should leave alone a Cluster without a topology.", "clusters", of("Cluster", "plain", "", "{}"), 0,
+			[]string{"spec"},
+			map[string]any{},
+		},
+		"ParentThere": {
+			"We should bind a Cluster with a topology.", "clusters", of("Cluster", "topology", "", "{topology: {version: v1}}"), 1,
+			[]string{"spec", "topology", "classRef"},
+			map[string]any{"name": "quick-start"},
+		},
+		"SelectorAbsent": {
+			"We should leave alone a claim without a selector.", "instances",
+			of("Instance", "plain", ", annotations: {classbind.io/class-selector: a=b}", "{}"), 0,
+			[]string{"spec"},
+			map[string]any{},
+		},
+		"SelectorPresent": {
+			"We should be called for a claim with a selector.", "instances",
+			of("Instance", "selecting", ", annotations: {example.org/cluster-selector: a=b}", "{}"), 1,
+			[]string{"spec"},
+			map[string]any{},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind := tc.kind + "." + group
@@ -242,7 +391,10 @@ func TestReferences(t *testing.T) {
 	}
 
 	t.Run("WrongType", func(t *testing.T) {
-		w.refuses(t, of("Secret", "wrong", "", "{storeRef: {name: 5}}"), "spec.storeRef.name: Invalid value: 5: must be a string", "We should show the author which field is wrong.")
+		w.refuses(
+			t, of("Secret", "wrong", "", "{storeRef: {name: 5}}"), "spec.storeRef.name: Invalid value: 5: must be a string",
+			"We should show the author which field is wrong.",
+		)
 	})
 	t.Run("OtherKind", func(t *testing.T) {
 		_, warned := w.warned(t, of("Secret", "other", "", "{storeRef: {kind: Vault}}"))
@@ -333,6 +485,9 @@ func TestSticky(t *testing.T) {
 		assert.Contains(t, fmt.Sprint(apply("")), `keeps it (class "second")`, "We should inform the author.")
 		claim := bound[admit][2]
 		require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
-		assert.Equal(t, map[string]any{"apiVersion": admit + "/v1", "kind": "Class", "name": "second"}, at(claim, "spec", "classRef"), "We should keep the whole reference.")
+		assert.Equal(
+			t, map[string]any{"apiVersion": admit + "/v1", "kind": "Class", "name": "second"}, at(claim, "spec", "classRef"),
+			"We should keep the whole reference.",
+		)
 	})
 }

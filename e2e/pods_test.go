@@ -245,7 +245,9 @@ func (w *world) ask(ctx context.Context, ip, claimKind string, review []byte) (s
 		return "", err
 	}
 	caller := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}}
-	status, text, err := exchange(ctx, caller, http.MethodPost, "https://"+net.JoinHostPort(ip, "9443")+v1beta1.BindPath+claimKind, "application/json", string(review))
+	status, text, err := exchange(
+		ctx, caller, http.MethodPost, "https://"+net.JoinHostPort(ip, "9443")+v1beta1.BindPath+claimKind, "application/json", string(review),
+	)
 	return fmt.Sprint(status, " ", text), err
 }
 

@@ -170,8 +170,12 @@ func TestPolicyNotServed(t *testing.T) {
 		status metav1.ConditionStatus
 		text   string
 	}{
-		"NotServed":  {flags: notServed, status: metav1.ConditionFalse, text: "does not serve v1 of MutatingAdmissionPolicy"},
-		"NotInForce": {flags: map[string]string{"disable-admission-plugins": "ServiceAccount,MutatingAdmissionPolicy"}, status: metav1.ConditionTrue, text: "Class/usual"},
+		"NotServed": {flags: notServed, status: metav1.ConditionFalse, text: "does not serve v1 of MutatingAdmissionPolicy"},
+		"NotInForce": {
+			flags:  map[string]string{"disable-admission-plugins": "ServiceAccount,MutatingAdmissionPolicy"},
+			status: metav1.ConditionTrue,
+			text:   "Class/usual",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -212,8 +216,9 @@ type policyForm struct {
 
 var policyForms = map[string]policyForm{
 	"TypedObjectReference": {
-		reason: "We should name a class of another namespace.",
-		claims: "Volume volumes.policyforms.test Namespaced", spec: "reference: {form: TypedObjectReference, path: .spec.classRef}, classes: {namespaces: {from: Names, names: [kube-public]}}",
+		reason:  "We should name a class of another namespace.",
+		claims:  "Volume volumes.policyforms.test Namespaced",
+		spec:    "reference: {form: TypedObjectReference, path: .spec.classRef}, classes: {namespaces: {from: Names, names: [kube-public]}}",
 		classes: "VolumeClass volumeclasses.policyforms.test Namespaced", metadata: "namespace: kube-public, " + isDefault,
 		bound: []string{"", "spec: {size: 1}"}, others: []string{"spec: {classSelector: {}}", "spec: {classRef: {}}"},
 		at:   []string{"spec", "classRef"},
@@ -228,8 +233,9 @@ var policyForms = map[string]policyForm{
 		at:     []string{"metadata", "labels", "queues.example.org/name"}, want: "usual",
 	},
 	"Nested": {
-		reason: "We should add what is missing of the way to the reference.",
-		claims: "Database databases.policyforms.test Namespaced", spec: "reference: {path: .spec.parameters.placement.classRef, form: KindReference}, choice: {strategy: LeastClaims}",
+		reason:  "We should add what is missing of the way to the reference.",
+		claims:  "Database databases.policyforms.test Namespaced",
+		spec:    "reference: {path: .spec.parameters.placement.classRef, form: KindReference}, choice: {strategy: LeastClaims}",
 		classes: "Site sites.policyforms.test Cluster", metadata: isDefault,
 		bound: []string{
 			"", "spec: null", "spec: {}", "spec: {parameters: null}", "spec: {parameters: {size: 1}}", "spec: {parameters: {placement: {}}}",
@@ -239,8 +245,9 @@ var policyForms = map[string]policyForm{
 		at:     []string{"spec", "parameters", "placement", "classRef"}, want: map[string]any{"kind": "Site", "name": "usual"},
 	},
 	"BuiltIn": {
-		reason: "We should bind a kind of Kubernetes itself, to a class of such a kind.",
-		claims: "Ingress ingresses.networking.k8s.io Namespaced", spec: "reference: {path: .spec.ingressClassName, form: Name}, claims: {skipIfSet: [{annotation: kubernetes.io/ingress.class}]}",
+		reason:  "We should bind a kind of Kubernetes itself, to a class of such a kind.",
+		claims:  "Ingress ingresses.networking.k8s.io Namespaced",
+		spec:    "reference: {path: .spec.ingressClassName, form: Name}, claims: {skipIfSet: [{annotation: kubernetes.io/ingress.class}]}",
 		classes: "IngressClass ingressclasses.networking.k8s.io Cluster", metadata: isDefault, fields: "spec: {controller: example.org/usual}\n",
 		bound:  []string{"spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}"},
 		others: []string{"metadata: {annotations: {kubernetes.io/ingress.class: mine}}\nspec: {defaultBackend: {service: {name: web, port: {number: 80}}}}"},
@@ -248,7 +255,8 @@ var policyForms = map[string]policyForm{
 	},
 	"LongPaths": {
 		reason: "We should have the API server take the most and the longest paths that the schema allows.",
-		claims: "Log logs.policyforms.test Namespaced", spec: "reference: {path: " + longPath("r") + "}, selector: {path: " + longPath("s") + "}, claims: {skipIfSet: [{path: " +
+		claims: "Log logs.policyforms.test Namespaced",
+		spec: "reference: {path: " + longPath("r") + "}, selector: {path: " + longPath("s") + "}, claims: {skipIfSet: [{path: " +
 			strings.Join(longPaths(), "}, {path: ") + "}]}",
 		classes: "LogClass logclasses.policyforms.test Cluster", metadata: isDefault,
 		bound: []string{"", "spec: {size: 1}"}, at: append(v1beta1.FieldPath(longPath("r")).Names(), "name"), want: "usual",

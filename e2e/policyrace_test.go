@@ -211,7 +211,10 @@ func (r *policyRace) change(ctx, until context.Context) (made int, err error) {
 // double has a class that was marked default before its kind was registered, again and again,
 // for some tenths of a second. It is unmarked before the kind is no longer registered.
 func (r *policyRace) double(ctx, until context.Context) (n int, err error) {
-	kind := fmt.Sprintf(`{"apiVersion":"classbind.io/v1beta1","kind":"ClassKind","metadata":{"name":"olds.%s"},"spec":{"claimKinds":[{"name":%q}]}}`, policyRaceGroup, policyRaceKind)
+	kind := fmt.Sprintf(
+		`{"apiVersion":"classbind.io/v1beta1","kind":"ClassKind","metadata":{"name":"olds.%s"},"spec":{"claimKinds":[{"name":%q}]}}`,
+		policyRaceGroup, policyRaceKind,
+	)
 	for ; until.Err() == nil; n++ {
 		// The API server knows a little later that it need no longer ask about the kind.
 		mark := func() error { return r.annotate(ctx, raceOlds, "legacy", defaultMark, `"true"`) }
@@ -339,7 +342,9 @@ func (w *world) serveBoth(t *testing.T, group string) (replicas []*replica) {
 		for _, config := range w.plane.Configs {
 			n := must(boundByPolicy(t.Context(), config, "claims."+group))(c)
 			server := must(dynamic.NewForConfig(config))(c)
-			must(server.Resource(raceClaims).Namespace("default").Create(t.Context(), unopinionated(group, "probe"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))(c)
+			must(server.Resource(raceClaims).Namespace("default").Create(t.Context(), unopinionated(group, "probe"), metav1.CreateOptions{
+				DryRun: []string{metav1.DryRunAll},
+			}))(c)
 			m := must(boundByPolicy(t.Context(), config, "claims."+group))(c)
 			require.Greater(c, m, n)
 		}

@@ -44,7 +44,9 @@ func TestRegistration(t *testing.T) {
 
 		w.remove(t, "claimkinds.classbind.io", "claims.runtime.test")
 		eventually(t, func(c *attempt) {
-			require.NotContains(c, w.kubectl(t, "get", "mutatingwebhookconfiguration", v1beta1.LastConfiguration, "-o", "jsonpath={.webhooks[*].name}"), "claims.runtime.test")
+			require.NotContains(c, w.kubectl(
+				t, "get", "mutatingwebhookconfiguration", v1beta1.LastConfiguration, "-o", "jsonpath={.webhooks[*].name}",
+			), "claims.runtime.test")
 			_, warnings, err := w.create(t, claim("runtime.test", "unregistered"), client.DryRunAll)
 			require.NoError(c, err, "We should never refuse a claim of a kind that is registered no more.")
 			require.Empty(c, warnings)
@@ -94,7 +96,10 @@ spec:
 		deadline := time.Now().Add(patience)
 		for version := ""; version != "version.test/v1"; {
 			require.True(t, time.Now().Before(deadline), "We should come to refer to the new version.")
-			bound := w.binds(t, claim("version.test", "one"), "Class/only", "We should not lose sight of the classes while the API server turns to another version.", client.DryRunAll)
+			bound := w.binds(
+				t, claim("version.test", "one"), "Class/only",
+				"We should not lose sight of the classes while the API server turns to another version.", client.DryRunAll,
+			)
 			version, _, _ = unstructured.NestedString(bound.Object, "spec", "classRef", "apiVersion")
 		}
 	})
@@ -128,7 +133,8 @@ spec:
 
 // neededResources can be no claims, by what is said of them.
 var neededResources = map[string]string{
-	"a cluster cannot work while this resource cannot be created": "nodes serviceaccounts endpointslices.discovery.k8s.io events events.events.k8s.io configmaps " +
+	"a cluster cannot work while this resource cannot be created": "nodes serviceaccounts endpointslices.discovery.k8s.io events " +
+		"events.events.k8s.io configmaps " +
 		"replicasets.apps certificatesigningrequests.certificates.k8s.io csinodes.storage.k8s.io volumeattachments.storage.k8s.io " +
 		"flowschemas.flowcontrol.apiserver.k8s.io subjectaccessreviews.authorization.k8s.io tokenreviews.authentication.k8s.io",
 	"classbind itself needs this resource to work": "secrets claimkinds.classbind.io " +
@@ -149,41 +155,77 @@ func TestSchema(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]struct{ manifest, want string }{
-		"PathWithoutDot":      {claimKind("a.test", "{reference: {path: spec.classRef}}"), "spec.reference.path: Invalid value"},
-		"PathEndsWithDot":     {claimKind("a.test", "{reference: {path: .spec.}}"), "must be a path of at most ten field names, each after a dot, such as .spec.classRef"},
-		"PathToStatus":        {claimKind("a.test", "{reference: {path: .status}}"), "must not name the apiVersion, kind, metadata or status"},
-		"PathsEqual":          {claimKind("a.test", "{reference: {path: .spec.x}, selector: {path: .spec.x}}"), "reference.path and selector.path must not be the same field"},
-		"PathWithinPath":      {claimKind("a.test", "{reference: {path: .spec.x}, selector: {path: .spec.x.y}}"), "nor lie within each other"},
-		"SkipsEverySelector":  {claimKind("a.test", "{claims: {skipIfSet: [{path: .spec}]}}"), "no claim with a selector would be bound"},
-		"NamespaceValues":     {claimKind("a.test", "{claims: {namespaceSelector: {matchExpressions: [{key: a, operator: In}]}}}"), "values are needed with In and NotIn"},
-		"NamespaceKey":        {claimKind("a.test", "{claims: {namespaceSelector: {matchLabels: {'a b': c}}}}"), "every key must be a label's"},
-		"NamespaceValue":      {claimKind("a.test", "{claims: {namespaceSelector: {matchLabels: {a: 'b c'}}}}"), "spec.claims.namespaceSelector.matchLabels.a"},
-		"PathDeep":            {claimKind("a.test", "{reference: {path: .a.b.c.d.e.f.g.h.i.j.k}}"), "must be a path of at most ten field names"},
-		"SkipsEverything":     {claimKind("a.test", "{claims: {skipIfSet: [{path: .metadata.name}]}}"), "must not name what every claim has"},
-		"Resource":            {claimKind("a.test", "{claims: {resource: Gateways.example.org}}"), "spec.claims.resource: Invalid value"},
-		"Version":             {claimKind("a.test", "{claims: {version: example.org/v1}}"), "spec.claims.version: Invalid value"},
-		"ReferenceNowhere":    {claimKind("a.test", "{reference: {form: Name}}"), "spec.reference: Invalid value"},
-		"ReferenceTwoPlaces":  {claimKind("a.test", "{reference: {path: .spec.class, label: class, form: Name}}"), "name one of path, label and annotation, and not path and label together"},
-		"LabelKey":            {claimKind("a.test", "{reference: {label: 'a b', form: Name}}"), "spec.reference.label: Invalid value"},
-		"LabelDefaultForm":    {claimKind("a.test", "{reference: {label: class}}"), "a label or an annotation is a string: set form to Name"},
-		"LabelParent":         {claimKind("a.test", "{reference: {label: class, form: Name, whenParentAbsent: LeaveAlone}}"), "spec.reference.whenParentAbsent: Invalid value"},
-		"AnnotationsEqual":    {claimKind("a.test", "{reference: {annotation: e.org/a, form: Name}, selector: {annotation: e.org/a}}"), "reference.annotation and selector.annotation must not be the same annotation"},
+		"PathWithoutDot": {claimKind("a.test", "{reference: {path: spec.classRef}}"), "spec.reference.path: Invalid value"},
+		"PathEndsWithDot": {
+			claimKind("a.test", "{reference: {path: .spec.}}"),
+			"must be a path of at most ten field names, each after a dot, such as .spec.classRef",
+		},
+		"PathToStatus": {claimKind("a.test", "{reference: {path: .status}}"), "must not name the apiVersion, kind, metadata or status"},
+		"PathsEqual": {
+			claimKind("a.test", "{reference: {path: .spec.x}, selector: {path: .spec.x}}"),
+			"reference.path and selector.path must not be the same field",
+		},
+		"PathWithinPath":     {claimKind("a.test", "{reference: {path: .spec.x}, selector: {path: .spec.x.y}}"), "nor lie within each other"},
+		"SkipsEverySelector": {claimKind("a.test", "{claims: {skipIfSet: [{path: .spec}]}}"), "no claim with a selector would be bound"},
+		"NamespaceValues": {
+			claimKind("a.test", "{claims: {namespaceSelector: {matchExpressions: [{key: a, operator: In}]}}}"),
+			"values are needed with In and NotIn",
+		},
+		"NamespaceKey":     {claimKind("a.test", "{claims: {namespaceSelector: {matchLabels: {'a b': c}}}}"), "every key must be a label's"},
+		"NamespaceValue":   {claimKind("a.test", "{claims: {namespaceSelector: {matchLabels: {a: 'b c'}}}}"), "spec.claims.namespaceSelector.matchLabels.a"},
+		"PathDeep":         {claimKind("a.test", "{reference: {path: .a.b.c.d.e.f.g.h.i.j.k}}"), "must be a path of at most ten field names"},
+		"SkipsEverything":  {claimKind("a.test", "{claims: {skipIfSet: [{path: .metadata.name}]}}"), "must not name what every claim has"},
+		"Resource":         {claimKind("a.test", "{claims: {resource: Gateways.example.org}}"), "spec.claims.resource: Invalid value"},
+		"Version":          {claimKind("a.test", "{claims: {version: example.org/v1}}"), "spec.claims.version: Invalid value"},
+		"ReferenceNowhere": {claimKind("a.test", "{reference: {form: Name}}"), "spec.reference: Invalid value"},
+		"ReferenceTwoPlaces": {
+			claimKind("a.test", "{reference: {path: .spec.class, label: class, form: Name}}"),
+			"name one of path, label and annotation, and not path and label together",
+		},
+		"LabelKey":         {claimKind("a.test", "{reference: {label: 'a b', form: Name}}"), "spec.reference.label: Invalid value"},
+		"LabelDefaultForm": {claimKind("a.test", "{reference: {label: class}}"), "a label or an annotation is a string: set form to Name"},
+		"LabelParent": {
+			claimKind("a.test", "{reference: {label: class, form: Name, whenParentAbsent: LeaveAlone}}"),
+			"spec.reference.whenParentAbsent: Invalid value",
+		},
+		"AnnotationsEqual": {
+			claimKind("a.test", "{reference: {annotation: e.org/a, form: Name}, selector: {annotation: e.org/a}}"),
+			"reference.annotation and selector.annotation must not be the same annotation",
+		},
 		"AnnotationOfDefault": {claimKind("a.test", "{reference: {annotation: classbind.io/class-selector, form: Name}}"), "spec.reference: Invalid value"},
-		"SkipTwoPlaces":       {claimKind("a.test", "{claims: {skipIfSet: [{path: .spec.a, annotation: a}]}}"), "name one of path, label and annotation, and not path and annotation together"},
-		"SkipNowhere":         {claimKind("a.test", "{claims: {skipIfSet: [{}]}}"), "name one of path, label and annotation"},
-		"SkipsAnnotation":     {claimKind("a.test", "{claims: {skipIfSet: [{annotation: classbind.io/class-selector}]}}"), "skipIfSet must not name selector.annotation"},
-		"LongName":            {claimKind("a."+strings.Repeat("a", 177), "{}"), "metadata.name must be at most 178 characters long, to leave room in the names of the webhook and of the Lease"},
-		"NamespacesAll":       {claimKind("a.test", "{reference: {path: .spec.classRef, form: Name}, classes: {namespaces: {from: All}}}"), "All needs a reference that carries a namespace"},
+		"SkipTwoPlaces": {
+			claimKind("a.test", "{claims: {skipIfSet: [{path: .spec.a, annotation: a}]}}"),
+			"name one of path, label and annotation, and not path and annotation together",
+		},
+		"SkipNowhere": {claimKind("a.test", "{claims: {skipIfSet: [{}]}}"), "name one of path, label and annotation"},
+		"SkipsAnnotation": {
+			claimKind("a.test", "{claims: {skipIfSet: [{annotation: classbind.io/class-selector}]}}"),
+			"skipIfSet must not name selector.annotation",
+		},
+		"LongName": {
+			claimKind("a."+strings.Repeat("a", 177), "{}"),
+			"metadata.name must be at most 178 characters long, to leave room in the names of the webhook and of the Lease",
+		},
+		"NamespacesAll": {
+			claimKind("a.test", "{reference: {path: .spec.classRef, form: Name}, classes: {namespaces: {from: All}}}"),
+			"All needs a reference that carries a namespace",
+		},
 		"NamespacesNoNames":   {claimKind("a.test", "{classes: {namespaces: {from: Names}}}"), "names are needed with Names"},
 		"NamespacesNamesOnly": {claimKind("a.test", "{classes: {namespaces: {names: [a]}}}"), "not allowed with SameAsClaim and All"},
-		"NamespacesTwoNames":  {claimKind("a.test", "{reference: {path: .spec.classRef, form: LocalObjectReference}, classes: {namespaces: {from: Names, names: [a, b]}}}"), "a reference that carries no namespace needs exactly one: name one"},
-		"UnknownField":        {claimKind("a.test", "{strtegy: Random}"), `unknown field "spec.strtegy"`},
-		"Leases":              {classKind("leases.coordination.k8s.io", "{}"), "classbind itself needs this resource to work"},
-		"DefaultTwoSources":   {classKind("a.test", "{default: {annotation: a, path: .b}}"), "name one of annotation, path and expression, and not annotation and path together"},
-		"DefaultNoSource":     {classKind("a.test", "{default: {}}"), "name one of annotation, path and expression"},
-		"ListedNoKinds":       {claimKind("a.test", "{classes: {precedence: Listed}}"), "Listed needs kinds"},
-		"ScoreAlone":          {claimKind("a.test", "{choice: {score: '1'}}"), "score and the strategy LowestScore or HighestScore go together"},
-		"RelatedSecrets":      {claimKind("a.test", "{classes: {related: [{name: a, resource: secrets, nameExpression: claim.a}]}}"), "secrets cannot be related"},
+		"NamespacesTwoNames": {
+			claimKind("a.test", "{reference: {path: .spec.classRef, form: LocalObjectReference}, classes: {namespaces: {from: Names, names: [a, b]}}}"),
+			"a reference that carries no namespace needs exactly one: name one",
+		},
+		"UnknownField": {claimKind("a.test", "{strtegy: Random}"), `unknown field "spec.strtegy"`},
+		"Leases":       {classKind("leases.coordination.k8s.io", "{}"), "classbind itself needs this resource to work"},
+		"DefaultTwoSources": {
+			classKind("a.test", "{default: {annotation: a, path: .b}}"),
+			"name one of annotation, path and expression, and not annotation and path together",
+		},
+		"DefaultNoSource": {classKind("a.test", "{default: {}}"), "name one of annotation, path and expression"},
+		"ListedNoKinds":   {claimKind("a.test", "{classes: {precedence: Listed}}"), "Listed needs kinds"},
+		"ScoreAlone":      {claimKind("a.test", "{choice: {score: '1'}}"), "score and the strategy LowestScore or HighestScore go together"},
+		"RelatedSecrets":  {claimKind("a.test", "{classes: {related: [{name: a, resource: secrets, nameExpression: claim.a}]}}"), "secrets cannot be related"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := w.create(t, tc.manifest, client.DryRunAll, strict)
@@ -208,8 +250,16 @@ func TestSchema(t *testing.T) {
 		got := &v1beta1.ClaimKind{}
 		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "a.test"}, got))
 		assert.Equal(t, v1beta1.ClaimKindSpec{
-			Claims:        v1beta1.Claims{SkipIfSet: []v1beta1.Place{{Path: ".spec.resourceRef"}}},
-			Reference:     v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference, WhenEmpty: v1beta1.BindEmpty, WhenAbsent: v1beta1.BindAbsent, WhenParentAbsent: v1beta1.CreateParent, Explicit: v1beta1.AllowExplicit, OnUnbind: v1beta1.RestoreReference},
+			Claims: v1beta1.Claims{SkipIfSet: []v1beta1.Place{{Path: ".spec.resourceRef"}}},
+			Reference: v1beta1.Reference{
+				Place:            v1beta1.Place{Path: ".spec.classRef"},
+				Form:             v1beta1.ObjectReference,
+				WhenEmpty:        v1beta1.BindEmpty,
+				WhenAbsent:       v1beta1.BindAbsent,
+				WhenParentAbsent: v1beta1.CreateParent,
+				Explicit:         v1beta1.AllowExplicit,
+				OnUnbind:         v1beta1.RestoreReference,
+			},
 			Selector:      v1beta1.ClassSelector{Path: ".spec.classSelector", Annotation: v1beta1.ClassSelectorAnnotation, WhenAbsent: v1beta1.NoSelectorDefault},
 			Classes:       v1beta1.Classes{Namespaces: v1beta1.ClassNamespaces{From: v1beta1.FromSameAsClaim}, Precedence: v1beta1.PrecedenceName},
 			Choice:        v1beta1.Choice{Strategy: v1beta1.WeightedRandom, Seed: v1beta1.SeedClaim, Annotate: v1beta1.AnnotateNothing},
@@ -369,7 +419,9 @@ func TestRelated(t *testing.T) {
 		w.awaitClaims(t, kind)
 		w.apply(t, claimKind(kind, "{classes: {fits: [{name: Room, expression: class.spec.size > claim.spec.size}]}}"))
 		w.awaitBound(t, namedClaim(group, "a", "size: 5"), "Class/large", "We should hold what a claim kind looks at in classes.")
-		w.apply(t, claimKind(kind, "{classes: {fits: []}}")+classKind(classes, "{claimKinds: [{name: "+kind+"}], fits: [{name: Room, expression: class.spec.size < claim.spec.most}]}"))
+		w.apply(t, claimKind(kind, "{classes: {fits: []}}")+classKind(
+			classes, "{claimKinds: [{name: "+kind+"}], fits: [{name: Room, expression: class.spec.size < claim.spec.most}]}",
+		))
 		w.awaitBound(t, namedClaim(group, "b", "most: 5"), "Class/small", "We should read what a class kind looks at in claims.")
 		w.apply(t, serving(classes, kind))
 		w.apply(t, "---\napiVersion: linked.test/v1\nkind: Class\nmetadata: {name: small, annotations: {classbind.io/cordoned: \"true\"}}\n")
@@ -387,13 +439,18 @@ func TestClaimKindsOfOneResource(t *testing.T) {
 		w.resources(t, "Tier tiers.two.test Cluster")
 		w.install(t, vendor(group)+class(group, "Class", "only", "")+class(group, "Tier", "first", "")+
 			claimKind("claims.two.test", "{}")+serving("classes.two.test", "claims.two.test")+
-			claimKind("tiers.two", `{claims: {resource: claims.two.test}, reference: {path: .spec.tierRef}, selector: {path: .spec.tierSelector, annotation: two.test/tiers}}`)+
+			claimKind(
+				"tiers.two",
+				`{claims: {resource: claims.two.test}, reference: {path: .spec.tierRef}, selector: {path: .spec.tierSelector, annotation: two.test/tiers}}`,
+			)+
 			serving("tiers.two.test", "tiers.two"))
 		w.awaitClasses(t, "classes.two.test", 1)
 		w.awaitClasses(t, "tiers.two.test", 1)
 		w.awaitClaims(t, "claims.two.test")
 		eventually(t, func(c *attempt) {
-			bound, _, err := w.create(t, strings.Replace(claim(group, "both"), "name: both", "name: both, annotations: {two.test/tiers: '!absent'}", 1), client.DryRunAll)
+			bound, _, err := w.create(
+				t, strings.Replace(claim(group, "both"), "name: both", "name: both, annotations: {two.test/tiers: '!absent'}", 1), client.DryRunAll,
+			)
 			require.NoError(c, err)
 			assert.Equal(t, "Class/only", classOf(bound), "We should write the first reference.")
 			require.Equal(c, "first", at(bound, "spec", "tierRef", "name"), "We should write the second reference, too.")
@@ -521,8 +578,14 @@ spec:
 
 	w.apply(t, crd(version("v1beta1", asString, false, false), version("v1beta2", asObject, true, true)))
 	w.awaitReason(t, &v1beta1.ClaimKind{}, kind, v1beta1.ReasonVersionNotServed)
-	w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionReady, metav1.ConditionFalse, "v1beta2: write the paths for one of these, and set spec.claims.version to it")
-	w.awaitRefused(t, cluster("v1beta2", "refused"), `its paths are written for version "v1beta1"`, "We should not let a claim be created without a class in silence.")
+	w.awaitCondition(
+		t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionReady, metav1.ConditionFalse,
+		"v1beta2: write the paths for one of these, and set spec.claims.version to it",
+	)
+	w.awaitRefused(
+		t, cluster("v1beta2", "refused"), `its paths are written for version "v1beta1"`,
+		"We should not let a claim be created without a class in silence.",
+	)
 
 	w.apply(t, claimKind(kind, "{claims: {version: v1beta2, skipIfSet: []}, reference: {path: .spec.topology.classRef, form: LocalObjectReference}}"))
 	w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionReady, metav1.ConditionTrue, "")

@@ -276,7 +276,10 @@ func (r *releaseTest) publishes(t *testing.T, dist string, verify []string) {
 	t.Cleanup(func() { _ = chart.Body.Close() })
 	artifact := must(v1.ParseManifest(chart.Body))(t)
 	require.Len(t, artifact.Layers, 1)
-	assert.Contains(t, readText(t, filepath.Join(dist, "SHA256SUMS")), artifact.Layers[0].Digest.Hex+"  classbind-0.1.0.tgz\n", "We should push the chart as it is.")
+	assert.Contains(
+		t, readText(t, filepath.Join(dist, "SHA256SUMS")), artifact.Layers[0].Digest.Hex+"  classbind-0.1.0.tgz\n",
+		"We should push the chart as it is.",
+	)
 	args := strings.Split(strings.TrimSpace(readText(t, called)), "\n")
 	assert.Equal(t, []string{"release", "create", "v0.1.0", "--verify-tag", "--title", "v0.1.0", "--notes"}, args[:7])
 	assert.Contains(t, strings.Join(args, "\n"), "\nThe first release.", "We should say what is new.")
@@ -418,7 +421,10 @@ func TestRun(t *testing.T) {
 				want := "...\n" + strings.Join(b.lines, "\n") + "\n..."
 				assert.True(t, docMatches(want, out.String()), "We should print what README shows:\n%s", out)
 			}
-			assert.Contains(t, shell("classbind explain PostgreSQLInstance/gitlab-database --namespace acme-team --unbound"), "bound to", "We should have classbind on the PATH.")
+			assert.Contains(
+				t, shell("classbind explain PostgreSQLInstance/gitlab-database --namespace acme-team --unbound"), "bound to",
+				"We should have classbind on the PATH.",
+			)
 			shell("kubectl delete -k deploy --wait=false")
 
 			process := run.Process.Pid

@@ -116,7 +116,8 @@ func (d *deployment) renew(t *testing.T, name string) {
 			`jsonpath={.status.revision} {.status.conditions[?(@.type=="Issuing")].status}`)
 	}
 	before := revision()
-	issuing := fmt.Sprintf(`[{"op":"add","path":"/status/conditions/-","value":{"type":"Issuing","status":"True","reason":"ManuallyTriggered","message":"by a test","lastTransitionTime":%q}}]`,
+	issuing := fmt.Sprintf(`[{"op":"add","path":"/status/conditions/-","value":{"type":"Issuing","status":"True","reason":"ManuallyTriggered",`+
+		`"message":"by a test","lastTransitionTime":%q}}]`,
 		time.Now().UTC().Format(time.RFC3339))
 	d.kubectl(t, "patch", "certificate", name, "--namespace="+classbind.Namespace, "--subresource=status", "--type=json", "-p", issuing)
 	require.EventuallyWithT(t, func(c *attempt) {
@@ -125,7 +126,9 @@ func (d *deployment) renew(t *testing.T, name string) {
 		require.NotContains(c, after, "True")
 	}, turn, 100*time.Millisecond, "We should see cert-manager issue %s.", name)
 	// A change of the pod has its kubelet look at the Secret now, and not in a minute.
-	d.kubectl(t, "annotate", "pods", "--namespace="+classbind.Namespace, "--selector=app.kubernetes.io/name=classbind", "--overwrite", fmt.Sprint("renewed=", time.Now().UnixNano()))
+	d.kubectl(t, "annotate", "pods", "--namespace="+classbind.Namespace, "--selector=app.kubernetes.io/name=classbind", "--overwrite", fmt.Sprint(
+		"renewed=", time.Now().UnixNano(),
+	))
 }
 
 type certificate struct{ serial, issuer string }

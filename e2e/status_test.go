@@ -108,10 +108,15 @@ func TestStatus(t *testing.T) {
 
 	said := w.kubectl(t, "delete", "rdsinstanceclass", "gitlab-production")
 	_, table := w.awaitStatus(t, "We should call nothing broken for a claim whose class is not there.", "")
-	require.Contains(t, table, "claimkind/"+samplePostgres+`: 1 claim has a class that is not there: acme-team/gitlab-praefect-database ("`+sampleRDS+"/gitlab-production\")")
+	require.Contains(
+		t, table,
+		"claimkind/"+samplePostgres+`: 1 claim has a class that is not there: acme-team/gitlab-praefect-database ("`+sampleRDS+"/gitlab-production\")",
+	)
 	if policiesServed(t) { // Without policies, the status has one note more.
 		shown := documented(t, "docs/explain-and-status.md")[0]
-		assert.Equal(t, untimed(strings.Join(shown.lines, "\n")+"\n"), untimed("$ kubectl delete rdsinstanceclass gitlab-production\n"+said+"$ classbind status\n"+table),
+		assert.Equal(t, untimed(strings.Join(shown.lines, "\n")+"\n"), untimed(
+			"$ kubectl delete rdsinstanceclass gitlab-production\n"+said+"$ classbind status\n"+table,
+		),
 			"We should show on the page what the commands print.")
 	}
 	w.kubectl(t, "apply", "-f", filepath.Join(w.deploy, "samples", "crossplane", "classes.yaml"))
@@ -120,7 +125,8 @@ func TestStatus(t *testing.T) {
 	require.NoError(t, replica.Stop())
 	report, _ = w.awaitStatus(t, "We should find that there is no replica.",
 		"replicas: leases/classbind-system/classbind-leader: no replica leads, so the entries, the status and the CA are not kept up to date\n"+
-			"  Do: start a replica, or see the log of those that run: kubectl describe pods --namespace classbind-system --selector app.kubernetes.io/name=classbind, and kubectl logs with the same")
+			"  Do: start a replica, or see the log of those that run: kubectl describe pods --namespace classbind-system --selector "+
+			"app.kubernetes.io/name=classbind, and kubectl logs with the same")
 	assert.Equal(t, "7 of 7 ready, as the last leader wrote", report.Sections[3].Summary, "We should not vouch for the status that kubectl shows.")
 }
 

@@ -41,7 +41,8 @@ func (i *installedPreset) newTrial(t *testing.T, k v1beta1.ClaimKind) *trial {
 func (i *installedPreset) try(t *testing.T, k v1beta1.ClaimKind) (row string) {
 	x, reference := i.newTrial(t, k), k.Spec.Reference
 	cells := []string{
-		i.name, x.base.GetKind(), i.version[k.Resource()], "`" + cmp.Or(string(reference.Path), string(reference.Label), string(reference.Annotation)) + "`", string(reference.Form),
+		i.name, x.base.GetKind(), i.version[k.Resource()],
+		"`" + cmp.Or(string(reference.Path), string(reference.Label), string(reference.Annotation)) + "`", string(reference.Form),
 	}
 	x.awaitCalls(t)
 	t.Run("Example", x.example)
@@ -237,7 +238,10 @@ func (x *trial) example(t *testing.T) {
 func (x *trial) unopinionated(t *testing.T) {
 	switch {
 	case x.byDefault != nil:
-		assert.Equal(t, x.referenceTo(x.byDefault), x.reference(t, x.created(t, x.claim("default"))), "We should bind a claim without a selector to the default class.")
+		assert.Equal(
+			t, x.referenceTo(x.byDefault), x.reference(t, x.created(t, x.claim("default"))),
+			"We should bind a claim without a selector to the default class.",
+		)
 	case x.kind.Spec.Selector.WhenAbsent == v1beta1.NoSelectorAny:
 		assert.NotEmpty(t, x.reference(t, x.created(t, x.claim("default"))), "We should bind a claim without a selector to any class.")
 	default:
@@ -246,7 +250,10 @@ func (x *trial) unopinionated(t *testing.T) {
 }
 
 func (x *trial) selects(t *testing.T) {
-	assert.Equal(t, x.referenceTo(x.bySelector), x.reference(t, x.created(t, x.selecting(t, x.claim("selector")))), "We should bind a claim to the class that it selects.")
+	assert.Equal(
+		t, x.referenceTo(x.bySelector), x.reference(t, x.created(t, x.selecting(t, x.claim("selector")))),
+		"We should bind a claim to the class that it selects.",
+	)
 }
 
 func (x *trial) explicitly(t *testing.T, name string) *unstructured.Unstructured {
@@ -333,7 +340,10 @@ func (x *trial) marked(t *testing.T, class *unstructured.Unstructured, name stri
 	if k.Spec.Default.Path != "" {
 		mark = true
 	}
-	require.NoError(t, unstructured.SetNestedField(marked.Object, mark, v1beta1.Place{Path: k.Spec.Default.Path, Annotation: k.Spec.Default.Annotation}.Names()...))
+	require.NoError(t, unstructured.SetNestedField(marked.Object, mark, v1beta1.Place{
+		Path:       k.Spec.Default.Path,
+		Annotation: k.Spec.Default.Annotation,
+	}.Names()...))
 	return marked
 }
 

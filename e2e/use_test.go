@@ -82,7 +82,11 @@ func TestUsePolicy(t *testing.T) {
 		mayUse("team-a-iron", "", "kind: Group, name: 'system:serviceaccounts:team-a'", group, "classes", "iron")+
 		mayUse("team-a-pool", "shared", "kind: Group, name: 'system:serviceaccounts:team-a'", group, "pools", "big"))
 	w.awaitCondition(t, &v1beta1.ClaimKind{}, claims, v1beta1.ConditionUseEnforced, metav1.ConditionTrue, "the API server itself checks")
-	const gold, iron, pool = "apiVersion=use.test/v1 kind=Class name=gold", "apiVersion=use.test/v1 kind=Class name=iron", "apiVersion=use.test/v1 kind=Pool name=big"
+	const (
+		gold = "apiVersion=use.test/v1 kind=Class name=gold"
+		iron = "apiVersion=use.test/v1 kind=Class name=iron"
+		pool = "apiVersion=use.test/v1 kind=Pool name=big"
+	)
 	awaitWrites(t, w, naming(group, "team-a", "probe", gold), "may not use the class", "We should see the API server check it.")
 	awaitWrites(t, w, naming(group, "team-a", "probe", iron), "", "We should see the right in force.")
 
@@ -141,7 +145,8 @@ func (w *world) useOfRequester(t *testing.T) {
 		return claim
 	}
 	awaitWrites(t, ann, of("probe"), "", "We should see the right in force.")
-	awaitWrites(t, bob, of("probe"), `user "bob" may not use the class "gold" (verb use on classes.requester.test "gold"): classbind classes claims.requester.test -n default`,
+	awaitWrites(t, bob, of("probe"), `user "bob" may not use the class "gold" (verb use on classes.requester.test "gold"): classbind classes `+
+		`claims.requester.test -n default`,
 		"We should see the API server check it.")
 	claim := of("claim")
 	require.NoError(t, ann.Create(t.Context(), claim))
@@ -237,7 +242,10 @@ func TestUse(t *testing.T) {
 		require.NoError(c, err)
 		require.Empty(c, classOf(claim))
 		require.Len(c, warnings, 1)
-		require.Contains(c, warnings[0], `no class that namespace "use-none" may use matches the selector "tier=gold": it may use Class/class-001, Class/class-002; classbind classes`)
+		require.Contains(
+			c, warnings[0],
+			`no class that namespace "use-none" may use matches the selector "tier=gold": it may use Class/class-001, Class/class-002; classbind classes`,
+		)
 	}, "We should report what it may use, and no other class.")
 
 	later := strings.Replace(claimIn(group, "use-later", "waits"), "kind: Claim", "kind: Later", 1)

@@ -64,7 +64,9 @@ func TestWhenAbsent(t *testing.T) {
 			{"a", []string{"example.org/default", "true", v1beta1.CordonedAnnotation, "true"}},
 			{"a", []string{"example.org/default", "true", "example.org/weight", "0"}},
 		} {
-			e := newExpressive(specs(`{selector: {whenAbsent: `+absent+`}, classes: {fits: [{name: Driver, expression: "claim.spec.driver + '' == class.spec.driver + ''"}]}}`, `{}`))
+			e := newExpressive(
+				specs(`{selector: {whenAbsent: `+absent+`}, classes: {fits: [{name: Driver, expression: "claim.spec.driver + '' == class.spec.driver + ''"}]}}`, `{}`),
+			)
 			d := e.with("class", map[string]any{"driver": tc.driver}, tc.annotations...).decided(t, map[string]any{"driver": "a"})
 			switch warning := d.Warning(); {
 			case d.Class != nil:
@@ -118,12 +120,28 @@ func TestWatchesClaims(t *testing.T) {
 		serving          []*v1beta1.ClassKind
 		counted, watched bool
 	}{
-		"Neither":      {reason: "We should watch no claims for nothing.", serving: []*v1beta1.ClassKind{warns, serving(v1beta1.AllowDeletion), serving("")}},
-		"BindLater":    {reason: "We should watch claims to bind them.", unmatched: v1beta1.BindLater, watched: true},
-		"LeastClaims":  {reason: "We should watch claims for a strategy.", strategy: v1beta1.LeastClaims, counted: true, watched: true},
-		"Deny":         {reason: "We should watch claims for one class kind of several.", serving: []*v1beta1.ClassKind{warns, serving(v1beta1.DenyDeletion)}, counted: true, watched: true},
-		"LaterRelease": {reason: "We should take a value that we do not know for Deny.", serving: []*v1beta1.ClassKind{serving("FromALaterRelease")}, counted: true, watched: true},
-		"LaterAndDeny": {reason: "We should count claims that are watched anyway.", unmatched: v1beta1.BindLater, serving: []*v1beta1.ClassKind{serving(v1beta1.DenyDeletion)}, counted: true, watched: true},
+		"Neither":     {reason: "We should watch no claims for nothing.", serving: []*v1beta1.ClassKind{warns, serving(v1beta1.AllowDeletion), serving("")}},
+		"BindLater":   {reason: "We should watch claims to bind them.", unmatched: v1beta1.BindLater, watched: true},
+		"LeastClaims": {reason: "We should watch claims for a strategy.", strategy: v1beta1.LeastClaims, counted: true, watched: true},
+		"Deny": {
+			reason:  "We should watch claims for one class kind of several.",
+			serving: []*v1beta1.ClassKind{warns, serving(v1beta1.DenyDeletion)},
+			counted: true,
+			watched: true,
+		},
+		"LaterRelease": {
+			reason:  "We should take a value that we do not know for Deny.",
+			serving: []*v1beta1.ClassKind{serving("FromALaterRelease")},
+			counted: true,
+			watched: true,
+		},
+		"LaterAndDeny": {
+			reason:    "We should count claims that are watched anyway.",
+			unmatched: v1beta1.BindLater,
+			serving:   []*v1beta1.ClassKind{serving(v1beta1.DenyDeletion)},
+			counted:   true,
+			watched:   true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
@@ -157,14 +175,22 @@ func TestConflict(t *testing.T) {
 		kinds  []v1beta1.ClaimKind
 		want   map[string]string // for which the others are served
 	}{
-		"Alone":             {"We should serve the only one.", []v1beta1.ClaimKind{a}, nil},
-		"OtherReference":    {"We should serve both references of a resource.", []v1beta1.ClaimKind{a, attributes}, nil},
-		"OtherResource":     {"We should serve both resources.", []v1beta1.ClaimKind{a, other}, nil},
-		"FirstByName":       {"We should serve the first by name, and name it.", []v1beta1.ClaimKind{b, a}, map[string]string{"b": "a"}},
-		"FirstOfThree":      {"We should name the first to all others.", []v1beta1.ClaimKind{c, a, b}, map[string]string{"b": "a", "c": "a"}},
-		"ByBytes":           {"We should compare the bytes of names.", []v1beta1.ClaimKind{dotted, b}, map[string]string{"b.a": "b"}},
-		"Created":           {"We should serve the first by name that was created first.", []v1beta1.ClaimKind{created(a, 1), created(b, 2)}, map[string]string{"b": "a"}},
-		"Restored":          {"We should serve the same where a restore creates them in another order.", []v1beta1.ClaimKind{created(a, 2), created(b, 1)}, map[string]string{"b": "a"}},
+		"Alone":          {"We should serve the only one.", []v1beta1.ClaimKind{a}, nil},
+		"OtherReference": {"We should serve both references of a resource.", []v1beta1.ClaimKind{a, attributes}, nil},
+		"OtherResource":  {"We should serve both resources.", []v1beta1.ClaimKind{a, other}, nil},
+		"FirstByName":    {"We should serve the first by name, and name it.", []v1beta1.ClaimKind{b, a}, map[string]string{"b": "a"}},
+		"FirstOfThree":   {"We should name the first to all others.", []v1beta1.ClaimKind{c, a, b}, map[string]string{"b": "a", "c": "a"}},
+		"ByBytes":        {"We should compare the bytes of names.", []v1beta1.ClaimKind{dotted, b}, map[string]string{"b.a": "b"}},
+		"Created": {
+			"We should serve the first by name that was created first.",
+			[]v1beta1.ClaimKind{created(a, 1), created(b, 2)},
+			map[string]string{"b": "a"},
+		},
+		"Restored": {
+			"We should serve the same where a restore creates them in another order.",
+			[]v1beta1.ClaimKind{created(a, 2), created(b, 1)},
+			map[string]string{"b": "a"},
+		},
 		"ResourceIsTheName": {"We should take the name for the resource where none is set.", []v1beta1.ClaimKind{a, unnamed}, map[string]string{volumes: "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -216,21 +242,80 @@ func TestPolicyDefault(t *testing.T) {
 		classes []class
 		want    string // the reason why there is none; empty, there is one
 	}{
-		"One":              {reason: "We should let the API server give the only default.", classes: []class{{annotations: marked}, {}}},
-		"None":             {reason: "We should need a default.", classes: []class{{}}, want: v1beta1.ReasonNoDefault},
-		"Several":          {reason: "We should draw among several.", classes: []class{{annotations: marked}, {annotations: marked}}, want: v1beta1.ReasonSeveralDefaults},
-		"Cordoned":         {reason: "We should offer no cordoned class.", classes: []class{{annotations: append([]string{v1beta1.CordonedAnnotation, "true"}, marked...)}}, want: v1beta1.ReasonDefaultCordoned},
-		"Weightless":       {reason: "We should offer no class of weight 0.", classes: []class{{annotations: append([]string{weight, "0"}, marked...)}}, want: v1beta1.ReasonWeightZero},
-		"WeightlessRandom": {reason: "We should offer it where weights do not count.", claims: spec(`{choice: {strategy: Random}}`), classes: []class{{annotations: append([]string{weight, "0"}, marked...)}}},
-		"TooManyLabels":    {reason: "We should offer no class whose labels are not held.", classes: []class{{annotations: marked, labels: 2 * v1beta1.MaxClassLabels}}, want: v1beta1.ReasonNeedsWebhook},
-		"RoundRobin":       {reason: "We should know which class we gave last.", claims: spec(`{choice: {strategy: RoundRobin}}`), classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
-		"Annotate":         {reason: "We should tell the time, which the API server does not.", claims: spec(`{choice: {annotate: Decision}}`), classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
-		"LeastClaims":      {reason: "We should not need to choose from one.", claims: spec(`{choice: {strategy: LeastClaims}}`), classes: []class{{annotations: marked}}},
-		"Any":              {reason: "We should draw among all.", claims: spec(`{selector: {whenAbsent: Any}}`), classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
-		"LeaveAlone":       {reason: "We should leave them alone.", claims: spec(`{selector: {whenAbsent: LeaveAlone}}`), classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
-		"Score":            {reason: "We should see an expression fail.", claims: spec(`{choice: {strategy: LowestScore, score: "class.spec.size"}}`), classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
-		"Partition":        {reason: "We should see which partition a claim is in.", claims: spec(`{classes: {partition: {claim: "claim.spec.zone", class: "class.spec.zone"}}}`), classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
-		"OfferWhen":        {reason: "We should see whether the class is offered.", kind: func(s *v1beta1.ClassKindSpec) { s.OfferWhen = "class.metadata.name != ''" }, classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
+		"One":  {reason: "We should let the API server give the only default.", classes: []class{{annotations: marked}, {}}},
+		"None": {reason: "We should need a default.", classes: []class{{}}, want: v1beta1.ReasonNoDefault},
+		"Several": {
+			reason:  "We should draw among several.",
+			classes: []class{{annotations: marked}, {annotations: marked}},
+			want:    v1beta1.ReasonSeveralDefaults,
+		},
+		"Cordoned": {
+			reason:  "We should offer no cordoned class.",
+			classes: []class{{annotations: append([]string{v1beta1.CordonedAnnotation, "true"}, marked...)}},
+			want:    v1beta1.ReasonDefaultCordoned,
+		},
+		"Weightless": {
+			reason:  "We should offer no class of weight 0.",
+			classes: []class{{annotations: append([]string{weight, "0"}, marked...)}},
+			want:    v1beta1.ReasonWeightZero,
+		},
+		"WeightlessRandom": {
+			reason:  "We should offer it where weights do not count.",
+			claims:  spec(`{choice: {strategy: Random}}`),
+			classes: []class{{annotations: append([]string{weight, "0"}, marked...)}},
+		},
+		"TooManyLabels": {
+			reason:  "We should offer no class whose labels are not held.",
+			classes: []class{{annotations: marked, labels: 2 * v1beta1.MaxClassLabels}},
+			want:    v1beta1.ReasonNeedsWebhook,
+		},
+		"RoundRobin": {
+			reason:  "We should know which class we gave last.",
+			claims:  spec(`{choice: {strategy: RoundRobin}}`),
+			classes: []class{{annotations: marked}},
+			want:    v1beta1.ReasonNeedsWebhook,
+		},
+		"Annotate": {
+			reason:  "We should tell the time, which the API server does not.",
+			claims:  spec(`{choice: {annotate: Decision}}`),
+			classes: []class{{annotations: marked}},
+			want:    v1beta1.ReasonNeedsWebhook,
+		},
+		"LeastClaims": {
+			reason:  "We should not need to choose from one.",
+			claims:  spec(`{choice: {strategy: LeastClaims}}`),
+			classes: []class{{annotations: marked}},
+		},
+		"Any": {
+			reason:  "We should draw among all.",
+			claims:  spec(`{selector: {whenAbsent: Any}}`),
+			classes: []class{{annotations: marked}},
+			want:    v1beta1.ReasonNeedsWebhook,
+		},
+		"LeaveAlone": {
+			reason:  "We should leave them alone.",
+			claims:  spec(`{selector: {whenAbsent: LeaveAlone}}`),
+			classes: []class{{annotations: marked}},
+			want:    v1beta1.ReasonNeedsWebhook,
+		},
+		"Score": {
+			reason:  "We should see an expression fail.",
+			claims:  spec(`{choice: {strategy: LowestScore, score: "class.spec.size"}}`),
+			classes: []class{{annotations: marked}},
+			want:    v1beta1.ReasonNeedsWebhook,
+		},
+		"Partition": {
+			reason:  "We should see which partition a claim is in.",
+			claims:  spec(`{classes: {partition: {claim: "claim.spec.zone", class: "class.spec.zone"}}}`),
+			classes: []class{{annotations: marked}},
+			want:    v1beta1.ReasonNeedsWebhook,
+		},
+		"OfferWhen": {
+			reason:  "We should see whether the class is offered.",
+			kind:    func(s *v1beta1.ClassKindSpec) { s.OfferWhen = "class.metadata.name != ''" },
+			classes: []class{{annotations: marked}},
+			want:    v1beta1.ReasonNeedsWebhook,
+		},
 		"DefaultExpression": {
 			reason: "We should see which class is default.",
 			kind: func(s *v1beta1.ClassKindSpec) {
@@ -238,11 +323,33 @@ func TestPolicyDefault(t *testing.T) {
 			},
 			classes: []class{{}}, want: v1beta1.ReasonNeedsWebhook,
 		},
-		"WeightExpression": {reason: "We should see what a class weighs.", kind: func(s *v1beta1.ClassKindSpec) { s.Weight = v1beta1.Source{Expression: "1"} }, classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
-		"OwnNamespace":     {reason: "We should have a default for each namespace.", classes: []class{{namespace: "a", annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
-		"AllNamespaces":    {reason: "We should have one for all of them.", claims: spec(`{classes: {namespaces: {from: All}}}`), classes: []class{{namespace: "a", annotations: marked}}},
-		"NamedNamespace":   {reason: "We should count no default that is not offered.", claims: spec(`{classes: {namespaces: {from: Names, names: ["a"]}}}`), classes: []class{{namespace: "a", annotations: marked}, {namespace: "b", annotations: marked}}},
-		"Fault":            {reason: "We should not bind by a registration that we do not understand.", claims: spec(`{choice: {seed: "Dice"}}`), classes: []class{{annotations: marked}}, want: v1beta1.ReasonUnknownValue},
+		"WeightExpression": {
+			reason:  "We should see what a class weighs.",
+			kind:    func(s *v1beta1.ClassKindSpec) { s.Weight = v1beta1.Source{Expression: "1"} },
+			classes: []class{{annotations: marked}},
+			want:    v1beta1.ReasonNeedsWebhook,
+		},
+		"OwnNamespace": {
+			reason:  "We should have a default for each namespace.",
+			classes: []class{{namespace: "a", annotations: marked}},
+			want:    v1beta1.ReasonNeedsWebhook,
+		},
+		"AllNamespaces": {
+			reason:  "We should have one for all of them.",
+			claims:  spec(`{classes: {namespaces: {from: All}}}`),
+			classes: []class{{namespace: "a", annotations: marked}},
+		},
+		"NamedNamespace": {
+			reason:  "We should count no default that is not offered.",
+			claims:  spec(`{classes: {namespaces: {from: Names, names: ["a"]}}}`),
+			classes: []class{{namespace: "a", annotations: marked}, {namespace: "b", annotations: marked}},
+		},
+		"Fault": {
+			reason:  "We should not bind by a registration that we do not understand.",
+			claims:  spec(`{choice: {seed: "Dice"}}`),
+			classes: []class{{annotations: marked}},
+			want:    v1beta1.ReasonUnknownValue,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newExpressive(func(s *v1beta1.ClaimKindSpec, k *v1beta1.ClassKindSpec) {
@@ -288,8 +395,11 @@ func TestOrderMatters(t *testing.T) {
 		other  func(*v1beta1.ClaimKindSpec)
 		want   bool
 	}{
-		"Apart":      {reason: "We should let two references of a claim be.", other: ref(".spec.otherRef")},
-		"Others":     {reason: "We should not care about other claims.", other: func(s *v1beta1.ClaimKindSpec) { ref(".spec.resourceRef")(s); s.Claims.Resource = "others.example.org" }},
+		"Apart": {reason: "We should let two references of a claim be.", other: ref(".spec.otherRef")},
+		"Others": {
+			reason: "We should not care about other claims.",
+			other:  func(s *v1beta1.ClaimKindSpec) { ref(".spec.resourceRef")(s); s.Claims.Resource = "others.example.org" },
+		},
 		"Skipped":    {reason: "We should leave a claim alone that the other kind has bound.", other: ref(".spec.resourceRef"), want: true},
 		"InSelector": {reason: "We should heed the selector that the other kind writes.", other: ref(".spec.classSelector.matchLabels"), want: true},
 		"Skips": {

@@ -110,21 +110,85 @@ func TestLacks(t *testing.T) {
 		denied   bool
 		warning  string
 	}{
-		"Reference":     {reason: "We should refuse a claim without a reference that is required.", required: []v1beta1.FieldPath{".spec", ".spec.classRef", ".spec.classRef.name"}, claim: "spec: {}", want: ".spec.classRef", denied: true, warning: "mark a class default; the schema of its kind requires .spec.classRef"},
-		"BindLater":     {reason: "We should not say that it will be bound.", required: []v1beta1.FieldPath{".spec.classRef"}, change: bindLater, claim: "spec: {}", want: ".spec.classRef", denied: true, warning: "mark a class default; the schema of its kind requires .spec.classRef"},
-		"Parent":        {reason: "We should name the first field that is absent.", required: []v1beta1.FieldPath{".spec", ".spec.classRef"}, claim: "{}", want: ".spec", denied: true, warning: "; the schema of its kind requires .spec"},
-		"ParentMayLack": {reason: "We should admit a claim that lacks a parent of what is required, which may lack.", required: []v1beta1.FieldPath{".spec.classRef"}, claim: "{}"},
-		"Optional":      {reason: "We should admit a claim whose reference may lack.", required: []v1beta1.FieldPath{".spec", ".spec.classRef.name"}, claim: "spec: {}"},
-		"Deny":          {reason: "We should refuse what the registration refuses.", change: func(k *v1beta1.ClaimKind) { k.Spec.WhenUnmatched = v1beta1.Deny }, claim: "spec: {}", denied: true},
-		"Bound":         {reason: "We should admit a claim that gets its reference.", required: []v1beta1.FieldPath{".spec.classRef"}, claim: "spec: {classSelector: {}}"},
-		"LeftAlone":     {reason: "We should not judge a claim that is not ours to bind.", required: []v1beta1.FieldPath{".spec.classRef"}, claim: "spec: {resourceRef: {}}"},
-		"Later":         {reason: "We should go on with a claim that is stored without.", required: []v1beta1.FieldPath{".spec.classRef"}, change: bindLater, claim: "spec: {}", mode: Mode{Stored: true}, warning: "it will be bound when a class matches"},
-		"Preview":       {reason: "We should report what becomes of a claim that waits.", required: []v1beta1.FieldPath{".spec", ".spec.classRef"}, change: bindLater, claim: "spec: {}", mode: Mode{Stored: true, DryRun: true}, warning: "it will be bound when a class matches"},
+		"Reference": {
+			reason:   "We should refuse a claim without a reference that is required.",
+			required: []v1beta1.FieldPath{".spec", ".spec.classRef", ".spec.classRef.name"},
+			claim:    "spec: {}",
+			want:     ".spec.classRef",
+			denied:   true,
+			warning:  "mark a class default; the schema of its kind requires .spec.classRef",
+		},
+		"BindLater": {
+			reason:   "We should not say that it will be bound.",
+			required: []v1beta1.FieldPath{".spec.classRef"},
+			change:   bindLater,
+			claim:    "spec: {}",
+			want:     ".spec.classRef",
+			denied:   true,
+			warning:  "mark a class default; the schema of its kind requires .spec.classRef",
+		},
+		"Parent": {
+			reason:   "We should name the first field that is absent.",
+			required: []v1beta1.FieldPath{".spec", ".spec.classRef"},
+			claim:    "{}",
+			want:     ".spec",
+			denied:   true,
+			warning:  "; the schema of its kind requires .spec",
+		},
+		"ParentMayLack": {
+			reason:   "We should admit a claim that lacks a parent of what is required, which may lack.",
+			required: []v1beta1.FieldPath{".spec.classRef"},
+			claim:    "{}",
+		},
+		"Optional": {
+			reason:   "We should admit a claim whose reference may lack.",
+			required: []v1beta1.FieldPath{".spec", ".spec.classRef.name"},
+			claim:    "spec: {}",
+		},
+		"Deny": {
+			reason: "We should refuse what the registration refuses.",
+			change: func(k *v1beta1.ClaimKind) { k.Spec.WhenUnmatched = v1beta1.Deny },
+			claim:  "spec: {}",
+			denied: true,
+		},
+		"Bound": {
+			reason:   "We should admit a claim that gets its reference.",
+			required: []v1beta1.FieldPath{".spec.classRef"},
+			claim:    "spec: {classSelector: {}}",
+		},
+		"LeftAlone": {
+			reason:   "We should not judge a claim that is not ours to bind.",
+			required: []v1beta1.FieldPath{".spec.classRef"},
+			claim:    "spec: {resourceRef: {}}",
+		},
+		"Later": {
+			reason:   "We should go on with a claim that is stored without.",
+			required: []v1beta1.FieldPath{".spec.classRef"},
+			change:   bindLater,
+			claim:    "spec: {}",
+			mode:     Mode{Stored: true},
+			warning:  "it will be bound when a class matches",
+		},
+		"Preview": {
+			reason:   "We should report what becomes of a claim that waits.",
+			required: []v1beta1.FieldPath{".spec", ".spec.classRef"},
+			change:   bindLater,
+			claim:    "spec: {}",
+			mode:     Mode{Stored: true, DryRun: true},
+			warning:  "it will be bound when a class matches",
+		},
 		"CannotBind": {reason: "We should promise nothing where late binding does not work.", change: func(k *v1beta1.ClaimKind) {
 			bindLater(k)
 			k.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionLateBinding, Status: metav1.ConditionFalse}}
 		}, claim: "spec: {}", warning: "mark a class default"},
-		"DryRun": {reason: "We should refuse a dry run as well.", required: []v1beta1.FieldPath{".spec.classRef"}, claim: "spec: {}", mode: Mode{DryRun: true}, want: ".spec.classRef", denied: true},
+		"DryRun": {
+			reason:   "We should refuse a dry run as well.",
+			required: []v1beta1.FieldPath{".spec.classRef"},
+			claim:    "spec: {}",
+			mode:     Mode{DryRun: true},
+			want:     ".spec.classRef",
+			denied:   true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
@@ -158,22 +222,46 @@ func TestViewLeavesOut(t *testing.T) {
 		want   []string          // the class kinds that are offered
 		forms  string            // that would help
 	}{
-		"ReferenceNamesTheKind": {reason: "We should offer several class kinds where the reference can distinguish them", format: v1beta1.TypedLocalObjectReference, all: []string{as, bs}, want: []string{as, bs}},
-		"OneKind":               {reason: "We should offer one class kind whatever the reference", format: v1beta1.Name, all: []string{as}, want: []string{as}},
-		"FirstByName":           {reason: "We should offer the class kind whose name comes first", format: v1beta1.Name, all: []string{as, bs, cs}, want: []string{as}, forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference"},
-		"Restored": {
-			reason: "We should offer the same where a restore creates them in another order", format: v1beta1.LocalObjectReference, all: []string{cs, bs, as}, want: []string{as},
-			forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
+		"ReferenceNamesTheKind": {
+			reason: "We should offer several class kinds where the reference can distinguish them",
+			format: v1beta1.TypedLocalObjectReference,
+			all:    []string{as, bs},
+			want:   []string{as, bs},
 		},
-		"KindsAlone": {reason: "We should offer class kinds that the Kind tells apart", format: v1beta1.KindReference, all: []string{as, bs}, kinds: map[string]string{bs: "ClusterClass"}, want: []string{as, bs}},
+		"OneKind": {reason: "We should offer one class kind whatever the reference", format: v1beta1.Name, all: []string{as}, want: []string{as}},
+		"FirstByName": {
+			reason: "We should offer the class kind whose name comes first",
+			format: v1beta1.Name,
+			all:    []string{as, bs, cs},
+			want:   []string{as},
+			forms:  "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
+		},
+		"Restored": {
+			reason: "We should offer the same where a restore creates them in another order",
+			format: v1beta1.LocalObjectReference,
+			all:    []string{cs, bs, as},
+			want:   []string{as},
+			forms:  "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
+		},
+		"KindsAlone": {
+			reason: "We should offer class kinds that the Kind tells apart",
+			format: v1beta1.KindReference,
+			all:    []string{as, bs},
+			kinds:  map[string]string{bs: "ClusterClass"},
+			want:   []string{as, bs},
+		},
 		"SameKind": {
 			reason: "We should offer the first of those with the same Kind, and all others",
 			format: v1beta1.KindReference, all: []string{cs, bs, as}, kinds: map[string]string{cs: "ClusterClass"}, want: []string{as, cs},
 			forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
 		},
 		"OtherKinds": {
-			reason: "We should advise the Kind where that is enough", format: v1beta1.NamespacedReference, all: []string{as, bs}, kinds: map[string]string{bs: "ClusterClass"}, want: []string{as},
-			forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference, KindReference",
+			reason: "We should advise the Kind where that is enough",
+			format: v1beta1.NamespacedReference,
+			all:    []string{as, bs},
+			kinds:  map[string]string{bs: "ClusterClass"},
+			want:   []string{as},
+			forms:  "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference, KindReference",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -197,7 +285,8 @@ func TestViewLeavesOut(t *testing.T) {
 				fault := view.FaultOf(leftOut.Name)
 				require.NotNil(t, fault, tc.reason)
 				assert.Equal(t, v1beta1.ReasonAmbiguousReference, fault.Reason)
-				assert.Equal(t, fmt.Sprintf("the classes of %q are not offered to claims of %q: a reference of the form %s cannot distinguish them from those of %q, whose name comes first: "+
+				assert.Equal(t, fmt.Sprintf("the classes of %q are not offered to claims of %q: a reference of the form %s cannot distinguish them from "+
+					"those of %q, whose name comes first: "+
 					"set spec.reference.form of the ClaimKind to one that can (%s), or let one class kind serve it",
 					leftOut.Name, k.Name, tc.format, tc.want[0], tc.forms), fault.Text)
 			}
@@ -208,7 +297,8 @@ func TestViewLeavesOut(t *testing.T) {
 
 // TestOptional has claims of kinds that ask for less than a class for each.
 func TestOptional(t *testing.T) {
-	const required = `{type: object, properties: {spec: {type: object, properties: {ref: {type: object, required: [name, major], properties: {name: {type: string}, major: {type: integer}}}}}}}`
+	const required = `{type: object, properties: {spec: {type: object, properties: {ref: {type: object, required: [name, major], properties: ` +
+		`{name: {type: string}, major: {type: integer}}}}}}}`
 	optional := spec(`{selector: {whenAbsent: DefaultIfAny}, whenUnmatched: Deny}`)
 	company := spec(`{reference: {path: ".spec.ref", form: LocalObjectReference}, selector: {whenAbsent: Any}}`)
 	begun := func(s *v1beta1.ClaimKindSpec) {
@@ -225,12 +315,34 @@ func TestOptional(t *testing.T) {
 		problem   string
 		class     string
 	}{
-		"Unneeded":     {reason: "We should tell nobody that a claim gets no class that it does without.", kind: optional, claim: `{spec: {}}`},
-		"Selected":     {reason: "We should refuse a claim that asks for a class.", kind: optional, claim: `{spec: {classSelector: {matchLabels: {a: b}}}}`, denied: true, warning: "matches the selector"},
-		"Begun":        {reason: "We should refuse a claim that says of which kind its class is.", kind: optional, claim: `{spec: {classRef: {kind: B}}}`, denied: true, warning: "no class is marked default"},
-		"Company":      {reason: "We should add the name to what only the author can give.", kind: company, claim: `{spec: {ref: {major: 16}}}`, class: "A/a"},
-		"NoCompany":    {reason: "We should refuse a claim that lacks what only its author can give.", kind: company, claim: `{spec: {}}`, problem: "spec.ref.major: Required value: the schema requires it beside the name of a class, and only the author of the claim can give it"},
-		"AbsentAlone":  {reason: "We should leave alone a claim without a reference where its kind says so.", kind: begun, claim: `{spec: {}}`, leftAlone: claim.ReferenceAbsent},
+		"Unneeded": {reason: "We should tell nobody that a claim gets no class that it does without.", kind: optional, claim: `{spec: {}}`},
+		"Selected": {
+			reason:  "We should refuse a claim that asks for a class.",
+			kind:    optional,
+			claim:   `{spec: {classSelector: {matchLabels: {a: b}}}}`,
+			denied:  true,
+			warning: "matches the selector",
+		},
+		"Begun": {
+			reason:  "We should refuse a claim that says of which kind its class is.",
+			kind:    optional,
+			claim:   `{spec: {classRef: {kind: B}}}`,
+			denied:  true,
+			warning: "no class is marked default",
+		},
+		"Company": {reason: "We should add the name to what only the author can give.", kind: company, claim: `{spec: {ref: {major: 16}}}`, class: "A/a"},
+		"NoCompany": {
+			reason:  "We should refuse a claim that lacks what only its author can give.",
+			kind:    company,
+			claim:   `{spec: {}}`,
+			problem: "spec.ref.major: Required value: the schema requires it beside the name of a class, and only the author of the claim can give it",
+		},
+		"AbsentAlone": {
+			reason:    "We should leave alone a claim without a reference where its kind says so.",
+			kind:      begun,
+			claim:     `{spec: {}}`,
+			leftAlone: claim.ReferenceAbsent,
+		},
 		"NullAlone":    {reason: "We should take null for none.", kind: begun, claim: `{spec: {ref: null}}`, leftAlone: claim.ReferenceAbsent},
 		"AbsentNeeded": {reason: "We should bind a claim that began its reference.", kind: begun, claim: `{spec: {ref: {}}}`, class: "A/a"},
 	} {
@@ -240,7 +352,9 @@ func TestOptional(t *testing.T) {
 				kind.SetPaths(CheckPaths(kind, schemaOfCRD(t, required)))
 			}
 			classes := newKind("as.example.org", "A")
-			d, err := new(Decider).Decide(t.Context(), NewView(kind, []*inventory.Classes{inventory.NewClasses(classes, []*inventory.Class{{Kind: classes, Name: "a", Weight: 1}})}),
+			d, err := new(Decider).Decide(t.Context(), NewView(kind, []*inventory.Classes{
+				inventory.NewClasses(classes, []*inventory.Class{{Kind: classes, Name: "a", Weight: 1}}),
+			}),
 				kind.Reader.Read("team", "db", decode(t, tc.claim)), Mode{})
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, tc.leftAlone, d.Claim.LeftAlone, tc.reason)
@@ -279,14 +393,50 @@ func TestPrecedence(t *testing.T) {
 		unread []UnreadKind
 		want   []string
 	}{
-		"ByName":        {reason: "We should offer the classes of one kind where nobody says more.", locals: []*inventory.Class{in(local, "team", "b")}, want: []string{"Shared/a"}},
-		"Listed":        {reason: "We should offer the classes of all kinds that are listed.", listed: true, locals: []*inventory.Class{in(local, "team", "b")}, want: []string{"Local/team/b", "Shared/a"}},
-		"Shadowed":      {reason: "We should not offer a class whose name means another.", listed: true, locals: []*inventory.Class{in(local, "team", "a")}, want: []string{"Local/team/a"}},
-		"Elsewhere":     {reason: "We should offer it to claims for which the name means nothing else.", listed: true, locals: []*inventory.Class{in(local, "other", "a")}, want: []string{"Shared/a"}},
-		"Unread":        {reason: "We should not offer it while nobody knows what the name means.", listed: true, unread: []UnreadKind{{Name: local.Name}}},
-		"NotListed":     {reason: "We should take a kind that is not listed for the last.", listed: true, kinds: []string{local.Name}, unread: []UnreadKind{{Name: local.Name}}},
-		"KindNamed":     {reason: "We should not wait for a kind that the reference does not name.", listed: true, form: v1beta1.KindReference, unread: []UnreadKind{{Name: local.Name}}, want: []string{"Shared/a"}},
-		"SameKindNamed": {reason: "We should wait for a kind that may have the same Kind in another group.", listed: true, form: v1beta1.KindReference, kinds: []string{"ashared.other.org", shared.Name}, unread: []UnreadKind{{Name: "ashared.other.org"}}},
+		"ByName": {
+			reason: "We should offer the classes of one kind where nobody says more.",
+			locals: []*inventory.Class{in(local, "team", "b")},
+			want:   []string{"Shared/a"},
+		},
+		"Listed": {
+			reason: "We should offer the classes of all kinds that are listed.",
+			listed: true,
+			locals: []*inventory.Class{in(local, "team", "b")},
+			want:   []string{"Local/team/b", "Shared/a"},
+		},
+		"Shadowed": {
+			reason: "We should not offer a class whose name means another.",
+			listed: true,
+			locals: []*inventory.Class{in(local, "team", "a")},
+			want:   []string{"Local/team/a"},
+		},
+		"Elsewhere": {
+			reason: "We should offer it to claims for which the name means nothing else.",
+			listed: true,
+			locals: []*inventory.Class{in(local, "other", "a")},
+			want:   []string{"Shared/a"},
+		},
+		"Unread": {reason: "We should not offer it while nobody knows what the name means.", listed: true, unread: []UnreadKind{{Name: local.Name}}},
+		"NotListed": {
+			reason: "We should take a kind that is not listed for the last.",
+			listed: true,
+			kinds:  []string{local.Name},
+			unread: []UnreadKind{{Name: local.Name}},
+		},
+		"KindNamed": {
+			reason: "We should not wait for a kind that the reference does not name.",
+			listed: true,
+			form:   v1beta1.KindReference,
+			unread: []UnreadKind{{Name: local.Name}},
+			want:   []string{"Shared/a"},
+		},
+		"SameKindNamed": {
+			reason: "We should wait for a kind that may have the same Kind in another group.",
+			listed: true,
+			form:   v1beta1.KindReference,
+			kinds:  []string{"ashared.other.org", shared.Name},
+			unread: []UnreadKind{{Name: "ashared.other.org"}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind := kindOf(func(s *v1beta1.ClaimKindSpec) {
@@ -340,12 +490,28 @@ func TestDecisionAnnotation(t *testing.T) {
 		object    string
 		want      string
 	}{
-		"None":         {"We should annotate no claim unless its kind says so.", inSpec, v1beta1.AnnotateNothing, `{"spec":{}}`, `{"spec":{"class":"a"}}`},
-		"First":        {"We should make the annotations.", inSpec, v1beta1.AnnotateDecision, `{"metadata":{},"spec":{}}`, `{"metadata":{"annotations":{"classbind.io/decision":"` + record + `"}},"spec":{"class":"a"}}`},
-		"Null":         {"We should take null for none.", inSpec, v1beta1.AnnotateDecision, `{"metadata":{"annotations":null}}`, `{"metadata":{"annotations":{"classbind.io/decision":"` + record + `"}},"spec":{"class":"a"}}`},
-		"Others":       {"We should keep the others.", inSpec, v1beta1.AnnotateDecision, `{"metadata":{"annotations":{"a":"b"}}}`, `{"metadata":{"annotations":{"a":"b","classbind.io/decision":"` + record + `"}},"spec":{"class":"a"}}`},
-		"Forged":       {"We should replace what an author made up.", inSpec, v1beta1.AnnotateDecision, `{"metadata":{"annotations":{"classbind.io/decision":"x"}}}`, `{"metadata":{"annotations":{"classbind.io/decision":"` + record + `"}},"spec":{"class":"a"}}`},
-		"InAnnotation": {"We should keep a reference that is an annotation.", inAnnotation, v1beta1.AnnotateDecision, `{"metadata":{}}`, `{"metadata":{"annotations":{"example.org/class":"a","classbind.io/decision":"` + record + `"}}}`},
+		"None": {"We should annotate no claim unless its kind says so.", inSpec, v1beta1.AnnotateNothing, `{"spec":{}}`, `{"spec":{"class":"a"}}`},
+		"First": {
+			"We should make the annotations.", inSpec, v1beta1.AnnotateDecision, `{"metadata":{},"spec":{}}`,
+			`{"metadata":{"annotations":{"classbind.io/decision":"` + record + `"}},"spec":{"class":"a"}}`,
+		},
+		"Null": {
+			"We should take null for none.", inSpec, v1beta1.AnnotateDecision, `{"metadata":{"annotations":null}}`,
+			`{"metadata":{"annotations":{"classbind.io/decision":"` + record + `"}},"spec":{"class":"a"}}`,
+		},
+		"Others": {
+			"We should keep the others.", inSpec, v1beta1.AnnotateDecision, `{"metadata":{"annotations":{"a":"b"}}}`,
+			`{"metadata":{"annotations":{"a":"b","classbind.io/decision":"` + record + `"}},"spec":{"class":"a"}}`,
+		},
+		"Forged": {
+			"We should replace what an author made up.", inSpec, v1beta1.AnnotateDecision,
+			`{"metadata":{"annotations":{"classbind.io/decision":"x"}}}`,
+			`{"metadata":{"annotations":{"classbind.io/decision":"` + record + `"}},"spec":{"class":"a"}}`,
+		},
+		"InAnnotation": {
+			"We should keep a reference that is an annotation.", inAnnotation, v1beta1.AnnotateDecision, `{"metadata":{}}`,
+			`{"metadata":{"annotations":{"example.org/class":"a","classbind.io/decision":"` + record + `"}}}`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind := kindOf(tc.reference, func(s *v1beta1.ClaimKindSpec) {
@@ -372,7 +538,9 @@ func TestDecisionAnnotation(t *testing.T) {
 }
 
 func TestWarningNamesTheAnnotation(t *testing.T) {
-	view := NewView(kindOf(spec(`{selector: {annotation: "example.org/selector"}}`)), []*inventory.Classes{inventory.NewClasses(newKind("as.example.org", "A"), nil)})
+	view := NewView(kindOf(spec(`{selector: {annotation: "example.org/selector"}}`)), []*inventory.Classes{
+		inventory.NewClasses(newKind("as.example.org", "A"), nil),
+	})
 	d := choose(view, claim.Claim{Name: "db"}, 0)
 	assert.Contains(t, d.Warning(), "the annotation example.org/selector", "We should tell the author to use that annotation.")
 }
@@ -384,11 +552,15 @@ func registered(t *testing.T) map[string]func(classes []map[string]any) *View {
 		schema.GroupVersionKind
 		namespaced bool
 	}{
-		"cloudsqlinstanceclasses.database.gcp.crossplane.io": {schema.GroupVersionKind{Group: "database.gcp.crossplane.io", Version: "v1alpha1", Kind: "CloudSQLInstanceClass"}, false},
-		"rdsinstanceclasses.database.aws.crossplane.io":      {schema.GroupVersionKind{Group: "database.aws.crossplane.io", Version: "v1alpha1", Kind: "RDSInstanceClass"}, false},
-		"databaseclasses.example.org":                        {schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "DatabaseClass"}, true},
-		"queueclasses.example.org":                           {schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "QueueClass"}, true},
-		"storageclasses.storage.k8s.io":                      {schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass"}, false},
+		"cloudsqlinstanceclasses.database.gcp.crossplane.io": {
+			schema.GroupVersionKind{Group: "database.gcp.crossplane.io", Version: "v1alpha1", Kind: "CloudSQLInstanceClass"}, false,
+		},
+		"rdsinstanceclasses.database.aws.crossplane.io": {
+			schema.GroupVersionKind{Group: "database.aws.crossplane.io", Version: "v1alpha1", Kind: "RDSInstanceClass"}, false,
+		},
+		"databaseclasses.example.org":   {schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "DatabaseClass"}, true},
+		"queueclasses.example.org":      {schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "QueueClass"}, true},
+		"storageclasses.storage.k8s.io": {schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass"}, false},
 	}
 	var classKinds []*inventory.ClassKind
 	views := map[string]func([]map[string]any) *View{}

@@ -50,8 +50,10 @@ func TestDrawFollowsWeights(t *testing.T) {
 		want     map[string]float64 // shares, which add up to 1
 	}{
 		"WeightedRandom": {
-			reason: "We should give shares proportional to the weights, across class kinds", strategy: v1beta1.WeightedRandom, weights: map[string]int64{"as/one": 1, "bs/three": 3, "cs/six": 6},
-			want: map[string]float64{"as/one": 0.1, "bs/three": 0.3, "cs/six": 0.6},
+			reason:   "We should give shares proportional to the weights, across class kinds",
+			strategy: v1beta1.WeightedRandom,
+			weights:  map[string]int64{"as/one": 1, "bs/three": 3, "cs/six": 6},
+			want:     map[string]float64{"as/one": 0.1, "bs/three": 0.3, "cs/six": 0.6},
 		},
 		"WeightedRandomWithinAKind": {
 			reason: "We should give shares proportional to the weights, within a class kind", strategy: v1beta1.WeightedRandom,
@@ -65,8 +67,18 @@ func TestDrawFollowsWeights(t *testing.T) {
 			reason: "We should take the heaviest alone, with equal shares among ties", strategy: v1beta1.HighestWeight,
 			weights: map[string]int64{"as/light": 1, "as/heavy": 5, "bs/heavy": 5, "cs/heavy": 5, "cs/none": 0}, want: equalShares("as/heavy", "bs/heavy", "cs/heavy"),
 		},
-		"HighestWeightAlone": {reason: "We should take the one heaviest for every claim", strategy: v1beta1.HighestWeight, weights: map[string]int64{"as/light": 999_999, "bs/heavy": 1_000_000}, want: equalShares("bs/heavy")},
-		"Random":             {reason: "We should ignore weights, 0 among them", strategy: v1beta1.Random, weights: map[string]int64{"as/one": 1, "as/thousand": 1000, "bs/none": 0}, want: equalShares("as/one", "as/thousand", "bs/none")},
+		"HighestWeightAlone": {
+			reason:   "We should take the one heaviest for every claim",
+			strategy: v1beta1.HighestWeight,
+			weights:  map[string]int64{"as/light": 999_999, "bs/heavy": 1_000_000},
+			want:     equalShares("bs/heavy"),
+		},
+		"Random": {
+			reason:   "We should ignore weights, 0 among them",
+			strategy: v1beta1.Random,
+			weights:  map[string]int64{"as/one": 1, "as/thousand": 1000, "bs/none": 0},
+			want:     equalShares("as/one", "as/thousand", "bs/none"),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
@@ -267,7 +279,10 @@ func TestLongNamesAreNoLabels(t *testing.T) {
 	} {
 		as := newKind("as.example.org", "A")
 		class := as.NewClass(&metav1.ObjectMeta{Name: strings.Repeat("a", tc.length)}, nil)
-		d := choose(NewView(kindOf(tc.kind), []*inventory.Classes{inventory.NewClasses(as, []*inventory.Class{class})}), claim.Claim{Name: "db", Selector: labels.Everything()}, 0)
+		d := choose(NewView(kindOf(tc.kind), []*inventory.Classes{inventory.NewClasses(as, []*inventory.Class{class})}), claim.Claim{
+			Name:     "db",
+			Selector: labels.Everything(),
+		}, 0)
 		assert.Equal(t, tc.dropped, d.DroppedText(), "%s: %s", name, tc.reason)
 		assert.Equal(t, tc.dropped == "", d.Class != nil, "%s: %s", name, tc.reason)
 	}
@@ -293,11 +308,43 @@ func TestDrawMovesNoMoreThanItMust(t *testing.T) {
 		share         float64 // of the claims that move
 		away          bool    // from the class, rather than to it
 	}{
-		"Added":      {reason: "We should move to a new class its own share, and nothing else", before: ten(), after: with("ds/new", 1), class: "ds/new", share: 1.0 / 11},
-		"AddedHeavy": {reason: "We should move to a new class its own share, and nothing else", before: ten(), after: with("as/new", 10), class: "as/new", share: 0.5},
-		"Removed":    {reason: "We should move the claims of the class that is gone, and no others", before: with("bs/old", 1), after: ten(), class: "bs/old", share: 1.0 / 11, away: true},
-		"Raised":     {reason: "We should move to a class what its weight gains, and nothing else", before: ten(), after: with("as/class-0", 6), class: "as/class-0", share: 6.0/15 - 1.0/10},
-		"Drained":    {reason: "We should move the claims of a class of weight 0, and no others", before: ten(), after: with("as/class-0", 0), class: "as/class-0", share: 0.1, away: true},
+		"Added": {
+			reason: "We should move to a new class its own share, and nothing else",
+			before: ten(),
+			after:  with("ds/new", 1),
+			class:  "ds/new",
+			share:  1.0 / 11,
+		},
+		"AddedHeavy": {
+			reason: "We should move to a new class its own share, and nothing else",
+			before: ten(),
+			after:  with("as/new", 10),
+			class:  "as/new",
+			share:  0.5,
+		},
+		"Removed": {
+			reason: "We should move the claims of the class that is gone, and no others",
+			before: with("bs/old", 1),
+			after:  ten(),
+			class:  "bs/old",
+			share:  1.0 / 11,
+			away:   true,
+		},
+		"Raised": {
+			reason: "We should move to a class what its weight gains, and nothing else",
+			before: ten(),
+			after:  with("as/class-0", 6),
+			class:  "as/class-0",
+			share:  6.0/15 - 1.0/10,
+		},
+		"Drained": {
+			reason: "We should move the claims of a class of weight 0, and no others",
+			before: ten(),
+			after:  with("as/class-0", 0),
+			class:  "as/class-0",
+			share:  0.1,
+			away:   true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, after := weighed(postgres(), tc.before), weighed(postgres(), tc.after)

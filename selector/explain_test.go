@@ -20,15 +20,22 @@ func TestExplainOdds(t *testing.T) {
 		weights  map[string]int64
 		want     map[string]Odds
 	}{
-		"Random": {reason: "We should ignore weights", strategy: v1beta1.Random, weights: map[string]int64{"as/none": 0, "as/one": 1, "bs/most": maxWeight}, want: map[string]Odds{"as/none": {1, 3}, "as/one": {1, 3}, "bs/most": {1, 3}}},
+		"Random": {
+			reason:   "We should ignore weights",
+			strategy: v1beta1.Random,
+			weights:  map[string]int64{"as/none": 0, "as/one": 1, "bs/most": maxWeight},
+			want:     map[string]Odds{"as/none": {1, 3}, "as/one": {1, 3}, "bs/most": {1, 3}},
+		},
 		"WeightedRandom": {
 			reason: "We should be exact from the least weight to the greatest", strategy: v1beta1.WeightedRandom,
 			weights: map[string]int64{"as/none": 0, "as/one": 1, "as/odd": 999_999, "bs/most": maxWeight},
 			want:    map[string]Odds{"as/one": {1, 2_000_000}, "as/odd": {999_999, 2_000_000}, "bs/most": {maxWeight, 2_000_000}},
 		},
 		"HighestWeight": {
-			reason: "We should give nothing to what is lighter", strategy: v1beta1.HighestWeight, weights: map[string]int64{"as/light": 1, "as/heavy": 5, "bs/heavy": 5, "cs/middle": 3},
-			want: map[string]Odds{"as/light": {0, 2}, "as/heavy": {1, 2}, "bs/heavy": {1, 2}, "cs/middle": {0, 2}},
+			reason:   "We should give nothing to what is lighter",
+			strategy: v1beta1.HighestWeight,
+			weights:  map[string]int64{"as/light": 1, "as/heavy": 5, "bs/heavy": 5, "cs/middle": 3},
+			want:     map[string]Odds{"as/light": {0, 2}, "as/heavy": {1, 2}, "bs/heavy": {1, 2}, "cs/middle": {0, 2}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

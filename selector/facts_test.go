@@ -28,8 +28,12 @@ func TestNamesOfRelated(t *testing.T) {
 		problem string
 	}{
 		"Absent": {reason: "The object should be absent with the one that names it.", second: "related.first.spec.second"},
-		"Claim":  {reason: "We should refuse a claim whose field is missing, whatever else is absent.", second: "has(related.first) ? related.first.spec.second : claim.spec.second", problem: "no such key: second"},
-		"Type":   {reason: "We should refuse what is no name.", second: "has(related.first) ? 'a' : claim.spec.number", problem: "must be a text, is of type int"},
+		"Claim": {
+			reason:  "We should refuse a claim whose field is missing, whatever else is absent.",
+			second:  "has(related.first) ? related.first.spec.second : claim.spec.second",
+			problem: "no such key: second",
+		},
+		"Type": {reason: "We should refuse what is no name.", second: "has(related.first) ? 'a' : claim.spec.number", problem: "must be a text, is of type int"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
@@ -60,13 +64,36 @@ func TestReferencesThatCount(t *testing.T) {
 		claim      string
 		counts     bool
 	}{
-		"Default":   {reason: "A default should not count.", expression: "claim.spec.ref.name == 'default'", claim: `{spec: {ref: {name: default}}}`},
-		"Other":     {reason: "Another reference should count.", expression: "claim.spec.ref.name == 'default'", claim: `{spec: {ref: {name: gold}}}`, counts: true},
-		"Fails":     {reason: "A reference should count if the expression fails.", expression: "claim.spec.ref.name == 'default' && claim.spec.a > 1", claim: `{spec: {ref: {name: default}}}`, counts: true},
-		"Delayed":   {reason: "A reference should count where claims.when does not look at it.", expression: "claim.spec.ready", claim: `{spec: {ready: true, ref: {name: default}}}`, counts: true},
-		"Term":      {reason: "A term should be enough to tell.", expression: "claim.spec.ref.name == 'default' && has(related.plan)", claim: `{spec: {ref: {name: gold}}}`, counts: true},
-		"NoTerm":    {reason: "A reference should not count if more than the claim must tell.", expression: "claim.spec.ref.name == related.plan.spec.a", claim: `{spec: {ref: {name: gold}}}`},
-		"OtherTerm": {reason: "A reference should not count if another term may tell.", expression: "claim.spec.ref.name == 'default' && has(related.plan)", claim: `{spec: {ref: {name: default}}}`},
+		"Default": {reason: "A default should not count.", expression: "claim.spec.ref.name == 'default'", claim: `{spec: {ref: {name: default}}}`},
+		"Other":   {reason: "Another reference should count.", expression: "claim.spec.ref.name == 'default'", claim: `{spec: {ref: {name: gold}}}`, counts: true},
+		"Fails": {
+			reason:     "A reference should count if the expression fails.",
+			expression: "claim.spec.ref.name == 'default' && claim.spec.a > 1",
+			claim:      `{spec: {ref: {name: default}}}`,
+			counts:     true,
+		},
+		"Delayed": {
+			reason:     "A reference should count where claims.when does not look at it.",
+			expression: "claim.spec.ready",
+			claim:      `{spec: {ready: true, ref: {name: default}}}`,
+			counts:     true,
+		},
+		"Term": {
+			reason:     "A term should be enough to tell.",
+			expression: "claim.spec.ref.name == 'default' && has(related.plan)",
+			claim:      `{spec: {ref: {name: gold}}}`,
+			counts:     true,
+		},
+		"NoTerm": {
+			reason:     "A reference should not count if more than the claim must tell.",
+			expression: "claim.spec.ref.name == related.plan.spec.a",
+			claim:      `{spec: {ref: {name: gold}}}`,
+		},
+		"OtherTerm": {
+			reason:     "A reference should not count if another term may tell.",
+			expression: "claim.spec.ref.name == 'default' && has(related.plan)",
+			claim:      `{spec: {ref: {name: default}}}`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind := kindOf(spec(`{reference: {path: .spec.ref, form: LocalObjectReference}}`), func(s *v1beta1.ClaimKindSpec) {

@@ -34,7 +34,11 @@ type expressive struct {
 func newExpressive(change func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec)) *expressive {
 	e := &expressive{claims: postgres(), kind: &v1beta1.ClassKind{
 		ObjectMeta: metav1.ObjectMeta{Name: "pools.example.org"},
-		Spec:       v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: postgres().Name}}, Default: v1beta1.Source{Annotation: "example.org/default"}, Weight: v1beta1.Source{Annotation: "example.org/weight"}},
+		Spec: v1beta1.ClassKindSpec{
+			ClaimKinds: []v1beta1.ClaimKindLink{{Name: postgres().Name}},
+			Default:    v1beta1.Source{Annotation: "example.org/default"},
+			Weight:     v1beta1.Source{Annotation: "example.org/weight"},
+		},
 	}}
 	change(&e.claims.Spec, &e.kind.Spec)
 	return e
@@ -109,26 +113,100 @@ func TestFits(t *testing.T) {
 		class, dropped, problem string
 		candidates              int
 	}{
-		"Equality":         {reason: "We should give the class that equals", change: fits("class.spec.driver == claim.spec.driver"), claim: all(map[string]any{"driver": "b"}), class: "Pool/b", candidates: 1},
-		"EqualityMirrored": {reason: "We should read an equality in both directions", change: fits("claim.spec.size == class.spec.size"), claim: all(map[string]any{"size": float64(2)}), class: "Pool/b", candidates: 1},
+		"Equality": {
+			reason:     "We should give the class that equals",
+			change:     fits("class.spec.driver == claim.spec.driver"),
+			claim:      all(map[string]any{"driver": "b"}),
+			class:      "Pool/b",
+			candidates: 1,
+		},
+		"EqualityMirrored": {
+			reason:     "We should read an equality in both directions",
+			change:     fits("claim.spec.size == class.spec.size"),
+			claim:      all(map[string]any{"size": float64(2)}),
+			class:      "Pool/b",
+			candidates: 1,
+		},
 		"EqualityInWhole": {
-			reason: "We should read an equality in a field that another expression needs as a whole", change: fits("class.spec.driver == claim.spec.driver", "class.spec.size() >= claim.spec.least"),
-			claim: all(map[string]any{"driver": "b", "least": int64(1)}), class: "Pool/b", candidates: 1,
+			reason: "We should read an equality in a field that another expression needs as a whole",
+			change: fits("class.spec.driver == claim.spec.driver", "class.spec.size() >= claim.spec.least"),
+			claim:  all(map[string]any{"driver": "b", "least": int64(1)}), class: "Pool/b", candidates: 1,
 		},
-		"EqualityOfAbsent": {reason: "We should give none if the claim's side fails", change: fits("class.spec.driver == claim.spec.driver"), claim: all(map[string]any{}), dropped: "ExpressionError=3"},
-		"Class":            {reason: "We should not know a class that serves no claim", change: fits("class.spec.driver != 'a' && class.spec.size > 0"), claim: all(map[string]any{}), class: "Pool/b", candidates: 1},
-		"Claim":            {reason: "We should drop all classes for what is said of the claim", change: fits("claim.spec.size > 3"), claim: all(map[string]any{"size": int64(1)}), dropped: "FitA=3"},
-		"ClaimFails":       {reason: "We should refuse a claim about which an expression fails", change: fits("claim.spec.size > 3"), claim: all(map[string]any{}), problem: "spec.size: Invalid value: the expression spec.classes.fits[FitA].expression of claim kind"},
-		"Both":             {reason: "We should compare claim and class", change: fits("claim.spec.size <= class.spec.size"), claim: all(map[string]any{"size": int64(2)}), class: "Pool/b", candidates: 1, dropped: "ExpressionError=1,FitA=1"},
-		"Division":         {reason: "We should drop a class for which an expression fails", change: fits("10 / (class.spec.size - claim.spec.size) > 0"), claim: all(map[string]any{"size": int64(1)}), class: "Pool/b", candidates: 1, dropped: "ExpressionError=2"},
-		"MapForList":       {reason: "We should drop what has another type", change: fits("class.spec.size in claim.spec.sizes"), claim: all(map[string]any{"sizes": "none"}), dropped: "ExpressionError=3"},
-		"OfClassKind":      {reason: "We should heed the fits of the class kind", change: specs(`{}`, `{fits: [{name: "Driver", expression: "class.spec.driver == claim.spec.driver && class.spec.size > 0"}]}`), claim: all(map[string]any{"driver": "b"}), class: "Pool/b", candidates: 1},
-		"OfferWhen":        {reason: "We should not offer what the class kind does not", change: specs(`{}`, `{offerWhen: "class.spec.size > 1"}`), claim: all(map[string]any{}), class: "Pool/b", candidates: 1, dropped: "NotOffered=2"},
+		"EqualityOfAbsent": {
+			reason:  "We should give none if the claim's side fails",
+			change:  fits("class.spec.driver == claim.spec.driver"),
+			claim:   all(map[string]any{}),
+			dropped: "ExpressionError=3",
+		},
+		"Class": {
+			reason:     "We should not know a class that serves no claim",
+			change:     fits("class.spec.driver != 'a' && class.spec.size > 0"),
+			claim:      all(map[string]any{}),
+			class:      "Pool/b",
+			candidates: 1,
+		},
+		"Claim": {
+			reason:  "We should drop all classes for what is said of the claim",
+			change:  fits("claim.spec.size > 3"),
+			claim:   all(map[string]any{"size": int64(1)}),
+			dropped: "FitA=3",
+		},
+		"ClaimFails": {
+			reason:  "We should refuse a claim about which an expression fails",
+			change:  fits("claim.spec.size > 3"),
+			claim:   all(map[string]any{}),
+			problem: "spec.size: Invalid value: the expression spec.classes.fits[FitA].expression of claim kind",
+		},
+		"Both": {
+			reason:     "We should compare claim and class",
+			change:     fits("claim.spec.size <= class.spec.size"),
+			claim:      all(map[string]any{"size": int64(2)}),
+			class:      "Pool/b",
+			candidates: 1,
+			dropped:    "ExpressionError=1,FitA=1",
+		},
+		"Division": {
+			reason:     "We should drop a class for which an expression fails",
+			change:     fits("10 / (class.spec.size - claim.spec.size) > 0"),
+			claim:      all(map[string]any{"size": int64(1)}),
+			class:      "Pool/b",
+			candidates: 1,
+			dropped:    "ExpressionError=2",
+		},
+		"MapForList": {
+			reason:  "We should drop what has another type",
+			change:  fits("class.spec.size in claim.spec.sizes"),
+			claim:   all(map[string]any{"sizes": "none"}),
+			dropped: "ExpressionError=3",
+		},
+		"OfClassKind": {
+			reason:     "We should heed the fits of the class kind",
+			change:     specs(`{}`, `{fits: [{name: "Driver", expression: "class.spec.driver == claim.spec.driver && class.spec.size > 0"}]}`),
+			claim:      all(map[string]any{"driver": "b"}),
+			class:      "Pool/b",
+			candidates: 1,
+		},
+		"OfferWhen": {
+			reason:     "We should not offer what the class kind does not",
+			change:     specs(`{}`, `{offerWhen: "class.spec.size > 1"}`),
+			claim:      all(map[string]any{}),
+			class:      "Pool/b",
+			candidates: 1,
+			dropped:    "NotOffered=2",
+		},
 		"LowestScore": {
-			reason: "We should give the cheapest, and none without a price", change: specs(`{choice: {strategy: LowestScore, score: "class.spec.size * claim.spec.nodes"}}`, `{}`),
-			claim: all(map[string]any{"nodes": int64(3)}), class: "Pool/a", candidates: 2, dropped: "NoScore=1",
+			reason: "We should give the cheapest, and none without a price",
+			change: specs(`{choice: {strategy: LowestScore, score: "class.spec.size * claim.spec.nodes"}}`, `{}`),
+			claim:  all(map[string]any{"nodes": int64(3)}), class: "Pool/a", candidates: 2, dropped: "NoScore=1",
 		},
-		"HighestScore": {reason: "We should give the best", change: specs(`{choice: {strategy: HighestScore, score: "double(class.spec.size) - 10.5"}}`, `{}`), claim: all(map[string]any{}), class: "Pool/b", candidates: 2, dropped: "NoScore=1"},
+		"HighestScore": {
+			reason:     "We should give the best",
+			change:     specs(`{choice: {strategy: HighestScore, score: "double(class.spec.size) - 10.5"}}`, `{}`),
+			claim:      all(map[string]any{}),
+			class:      "Pool/b",
+			candidates: 2,
+			dropped:    "NoScore=1",
+		},
 		"Selector": {
 			reason: "We should take the selector of an expression",
 			change: specs(`{selector: {expression: "'all=' + claim.spec.all"}, classes: {fits: [{name: "B", expression: "class.spec.driver == 'b'"}]}}`, `{}`),
@@ -139,9 +217,24 @@ func TestFits(t *testing.T) {
 			change: specs(`{selector: {expression: "{'all': claim.spec.all}"}, classes: {fits: [{name: "B", expression: "class.spec.driver == 'b'"}]}}`, `{}`),
 			claim:  map[string]any{"all": "yes"}, class: "Pool/b", candidates: 1,
 		},
-		"SelectorMalformed":       {reason: "We should refuse a claim whose selector is none", change: specs(`{selector: {expression: "claim.spec.all"}}`, `{}`), claim: map[string]any{"all": "a=b="}, problem: "spec.selector.expression"},
-		"SelectorMalformedOrNone": {reason: "We should not take a malformed selector for none", change: specs(`{selector: {expression: "claim.spec.all", whenAbsent: LeaveAlone}}`, `{}`), claim: map[string]any{"all": "a=b="}, problem: "spec.selector.expression"},
-		"TooLong":                 {reason: "We should refuse a claim with a field that is too long", change: fits("class.spec.driver == claim.spec.driver"), claim: all(map[string]any{"driver": fields.LongText{Length: 1 << 20}}), problem: "spec.driver: Too long"},
+		"SelectorMalformed": {
+			reason:  "We should refuse a claim whose selector is none",
+			change:  specs(`{selector: {expression: "claim.spec.all"}}`, `{}`),
+			claim:   map[string]any{"all": "a=b="},
+			problem: "spec.selector.expression",
+		},
+		"SelectorMalformedOrNone": {
+			reason:  "We should not take a malformed selector for none",
+			change:  specs(`{selector: {expression: "claim.spec.all", whenAbsent: LeaveAlone}}`, `{}`),
+			claim:   map[string]any{"all": "a=b="},
+			problem: "spec.selector.expression",
+		},
+		"TooLong": {
+			reason:  "We should refuse a claim with a field that is too long",
+			change:  fits("class.spec.driver == claim.spec.driver"),
+			claim:   all(map[string]any{"driver": fields.LongText{Length: 1 << 20}}),
+			problem: "spec.driver: Too long",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			world := newExpressive(tc.change).with("a", map[string]any{"driver": "a", "size": int64(1)}).
@@ -213,12 +306,16 @@ func TestBindWhen(t *testing.T) {
 		spec               map[string]any
 		leftAlone, problem string
 	}{
-		"True":      {"We should bind when it is true", "claim.spec.ready", map[string]any{"ready": true}, "", ""},
-		"False":     {"We should wait while it is false", "claim.spec.ready", map[string]any{"ready": false}, claim.NotYet, ""},
-		"Fails":     {"We should refuse what it fails for", "claim.spec.ready", map[string]any{}, "", "no such key"},
-		"Bound":     {"We should leave a bound claim alone", "true || claim.spec.ready", map[string]any{"classRef": map[string]any{"name": "a"}}, claim.Settled, ""},
-		"Decided":   {"We should bind what has the default of its schema", decided, map[string]any{"classRef": map[string]any{"name": "default"}}, "", ""},
-		"Replaced":  {"We should not ask for what the default of the schema says", decided, map[string]any{"classRef": map[string]any{"kind": "Other", "name": "default"}}, "", ""},
+		"True":    {"We should bind when it is true", "claim.spec.ready", map[string]any{"ready": true}, "", ""},
+		"False":   {"We should wait while it is false", "claim.spec.ready", map[string]any{"ready": false}, claim.NotYet, ""},
+		"Fails":   {"We should refuse what it fails for", "claim.spec.ready", map[string]any{}, "", "no such key"},
+		"Bound":   {"We should leave a bound claim alone", "true || claim.spec.ready", map[string]any{"classRef": map[string]any{"name": "a"}}, claim.Settled, ""},
+		"Decided": {"We should bind what has the default of its schema", decided, map[string]any{"classRef": map[string]any{"name": "default"}}, "", ""},
+		"Replaced": {
+			"We should not ask for what the default of the schema says", decided,
+			map[string]any{"classRef": map[string]any{"kind": "Other", "name": "default"}},
+			"", "",
+		},
 		"Other":     {"We should keep the reference of an author", decided, map[string]any{"classRef": map[string]any{"name": "own"}}, claim.NotYet, ""},
 		"Elsewhere": {"We should leave alone what is settled otherwise", decided, map[string]any{"resourceRef": map[string]any{"name": "x"}}, claim.Settled, ""},
 	} {
@@ -462,12 +559,24 @@ func TestBudget(t *testing.T) {
 		world   *expressive
 		classes int
 	}{
-		"OneEvaluation": {"We should refuse a claim that makes a class costly", newExpressive(fits("claim.spec.n.all(a, claim.spec.n.all(b, a + b < class.spec.size))")), 1},
-		"Many":          {"We should refuse a claim that makes many classes costly together", newExpressive(fits("claim.spec.n.all(a, a > class.spec.size || a < 100)")), 5000},
-		"Claim":         {"We should refuse a claim that is costly itself", newExpressive(fits(costly)), 1},
-		"ClassKind":     {"We should do so for an expression of a class kind, too", newExpressive(specs(`{}`, `{fits: [{name: Costly, expression: "`+costly+`"}]}`)), 1},
-		"Score":         {"We should refuse a claim that makes scores costly", newExpressive(specs(`{choice: {strategy: LowestScore, score: "claim.spec.n.filter(a, a < class.spec.size).size()"}}`, `{}`)), 5000},
-		"BindWhen":      {"We should refuse it as soon as it is read", newExpressive(specs(`{claims: {when: "`+costly+`"}}`, `{}`)), 1},
+		"OneEvaluation": {
+			"We should refuse a claim that makes a class costly",
+			newExpressive(fits("claim.spec.n.all(a, claim.spec.n.all(b, a + b < class.spec.size))")), 1,
+		},
+		"Many": {
+			"We should refuse a claim that makes many classes costly together",
+			newExpressive(fits("claim.spec.n.all(a, a > class.spec.size || a < 100)")), 5000,
+		},
+		"Claim": {"We should refuse a claim that is costly itself", newExpressive(fits(costly)), 1},
+		"ClassKind": {
+			"We should do so for an expression of a class kind, too",
+			newExpressive(specs(`{}`, `{fits: [{name: Costly, expression: "`+costly+`"}]}`)), 1,
+		},
+		"Score": {
+			"We should refuse a claim that makes scores costly",
+			newExpressive(specs(`{choice: {strategy: LowestScore, score: "claim.spec.n.filter(a, a < class.spec.size).size()"}}`, `{}`)), 5000,
+		},
+		"BindWhen": {"We should refuse it as soon as it is read", newExpressive(specs(`{claims: {when: "`+costly+`"}}`, `{}`)), 1},
 	}
 	for name, tc := range refused {
 		t.Run(name, func(t *testing.T) {
@@ -538,14 +647,17 @@ func TestBudget(t *testing.T) {
 		require.ErrorContains(t, err, "simplify them", "We should say that it is nobody's fault but the registration's.")
 	})
 	t.Run("Class", func(t *testing.T) {
-		world := newExpressive(specs(`{}`, `{offerWhen: "class.spec.n.all(a, class.spec.n.all(b, class.spec.n.all(c, a + b + c < 1000)))"}`)).with("costly", map[string]any{"n": numbers}).with("cheap", map[string]any{"n": numbers[:3]})
+		world := newExpressive(
+			specs(`{}`, `{offerWhen: "class.spec.n.all(a, class.spec.n.all(b, class.spec.n.all(c, a + b + c < 1000)))"}`),
+		).with("costly", map[string]any{"n": numbers}).with("cheap", map[string]any{"n": numbers[:3]})
 		d := world.decided(t, all(map[string]any{}))
 		require.NotNil(t, d.Class)
 		assert.Equal(t, "cheap", d.Class.Name, "We should drop a class that costs too much, and no other")
 		assert.Equal(t, "NotOffered=1", d.DroppedText())
 	})
 	t.Run("Default", func(t *testing.T) {
-		world := newExpressive(specs(`{}`, `{offerWhen: "class.status.n.all(a, class.status.n.all(b, class.status.n.all(c, a + b + c < 1000)))", default: {annotation: "", expression: "class.spec.size == 1"}}`)).with("costly", map[string]any{"size": int64(1)})
+		world := newExpressive(specs(`{}`, `{offerWhen: "class.status.n.all(a, class.status.n.all(b, class.status.n.all(c, a + b + c < 1000)))", `+
+			`default: {annotation: "", expression: "class.spec.size == 1"}}`)).with("costly", map[string]any{"size": int64(1)})
 		world.classes[0]["status"] = map[string]any{"n": numbers}
 		class := world.view().Classes[0].All()[0]
 		assert.NotEmpty(t, class.OfferErr)

@@ -54,17 +54,62 @@ func TestGates(t *testing.T) {
 		limit time.Duration // of deadline
 		want  want
 	}{
-		"Open":       {why: "We should give the first of the order.", gates: []Test{refusing("Full")}, want: want{class: order[0], reason: "MatchingClass"}},
-		"First":      {why: "We should give the second where the first is refused.", gates: []Test{refusing("Full", order[0])}, want: want{class: order[1], dropped: "Full=1", reason: "MatchingClass"}},
-		"FirstTwo":   {why: "We should go down the order.", gates: []Test{refusing("Full", order[0], order[1])}, want: want{class: order[2], dropped: "Full=2", reason: "MatchingClass"}},
-		"Each":       {why: "We should ask every gate.", gates: []Test{refusing("Full", order[0]), refusing("Forbidden", order[1], order[0])}, want: want{class: order[2], dropped: "Full=1,Forbidden=1", reason: "MatchingClass"}},
-		"All":        {why: "We should say how many were refused.", gates: []Test{refusing("Full", order...)}, want: want{dropped: "Full=3", reason: "NoMatchingClass", warning: "dropped: 3 refused by Full"}},
-		"AllKnown":   {why: "We should take new classes where all known ones are refused.", gates: []Test{refusing("Full", order...)}, newer: true, want: want{class: "class-003", dropped: "Full=3", reason: "MatchingClass", waited: WaitFound}},
-		"AllNewer":   {why: "We should report those that are newer.", gates: []Test{refusing("Full", append(slices.Clone(order), "class-003")...)}, newer: true, want: want{dropped: "Full=4", reason: "NoMatchingClass", warning: "dropped: 4 refused by Full", waited: WaitNone}},
-		"LateAll":    {why: "We should wait for nothing later.", gates: []Test{refusing("Full", order...)}, newer: true, mode: Mode{Stored: true}, want: want{dropped: "Full=3", reason: "NoMatchingClass", warning: "dropped: 3 refused by Full"}},
-		"Fails":      {why: "We should decide nothing where a gate has no answer.", gates: []Test{{Drops: func(context.Context, Subject, *inventory.Class) (bool, error) { return false, failed }}}, want: want{err: failed}},
-		"OutOfTime":  {why: "We should not ask on after the deadline.", gates: []Test{slow(order[0])}, limit: time.Millisecond, want: want{err: context.DeadlineExceeded}},
-		"NeverAsked": {why: "We should not ask about a class that would not be drawn.", gates: []Test{only(t, order[0])}, want: want{class: order[0], reason: "MatchingClass"}},
+		"Open": {why: "We should give the first of the order.", gates: []Test{refusing("Full")}, want: want{class: order[0], reason: "MatchingClass"}},
+		"First": {
+			why:   "We should give the second where the first is refused.",
+			gates: []Test{refusing("Full", order[0])},
+			want:  want{class: order[1], dropped: "Full=1", reason: "MatchingClass"},
+		},
+		"FirstTwo": {
+			why:   "We should go down the order.",
+			gates: []Test{refusing("Full", order[0], order[1])},
+			want:  want{class: order[2], dropped: "Full=2", reason: "MatchingClass"},
+		},
+		"Each": {
+			why:   "We should ask every gate.",
+			gates: []Test{refusing("Full", order[0]), refusing("Forbidden", order[1], order[0])},
+			want:  want{class: order[2], dropped: "Full=1,Forbidden=1", reason: "MatchingClass"},
+		},
+		"All": {
+			why:   "We should say how many were refused.",
+			gates: []Test{refusing("Full", order...)},
+			want:  want{dropped: "Full=3", reason: "NoMatchingClass", warning: "dropped: 3 refused by Full"},
+		},
+		"AllKnown": {
+			why:   "We should take new classes where all known ones are refused.",
+			gates: []Test{refusing("Full", order...)},
+			newer: true,
+			want:  want{class: "class-003", dropped: "Full=3", reason: "MatchingClass", waited: WaitFound},
+		},
+		"AllNewer": {
+			why:   "We should report those that are newer.",
+			gates: []Test{refusing("Full", append(slices.Clone(order), "class-003")...)},
+			newer: true,
+			want:  want{dropped: "Full=4", reason: "NoMatchingClass", warning: "dropped: 4 refused by Full", waited: WaitNone},
+		},
+		"LateAll": {
+			why:   "We should wait for nothing later.",
+			gates: []Test{refusing("Full", order...)},
+			newer: true,
+			mode:  Mode{Stored: true},
+			want:  want{dropped: "Full=3", reason: "NoMatchingClass", warning: "dropped: 3 refused by Full"},
+		},
+		"Fails": {
+			why:   "We should decide nothing where a gate has no answer.",
+			gates: []Test{{Drops: func(context.Context, Subject, *inventory.Class) (bool, error) { return false, failed }}},
+			want:  want{err: failed},
+		},
+		"OutOfTime": {
+			why:   "We should not ask on after the deadline.",
+			gates: []Test{slow(order[0])},
+			limit: time.Millisecond,
+			want:  want{err: context.DeadlineExceeded},
+		},
+		"NeverAsked": {
+			why:   "We should not ask about a class that would not be drawn.",
+			gates: []Test{only(t, order[0])},
+			want:  want{class: order[0], reason: "MatchingClass"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -212,7 +257,10 @@ func TestExplainRefusals(t *testing.T) {
 	e, err = d.Explain(t.Context(), view, claim.Intake{Claim: nthClaim(1)})
 	require.NoError(t, err)
 	assert.Same(t, first, e.Decision.Class)
-	assert.Equal(t, []Drop{{ClassName: NameOf(last), Class: last, Reason: "Full", Text: "refused by Full"}}, e.Dropped, "We should ask about those, too, that would not be drawn.")
+	assert.Equal(
+		t, []Drop{{ClassName: NameOf(last), Class: last, Reason: "Full", Text: "refused by Full"}}, e.Dropped,
+		"We should ask about those, too, that would not be drawn.",
+	)
 	assert.Len(t, e.Candidates, 2)
 	assert.Empty(t, e.Decision.Refused, "We should count only those before the class.")
 }
@@ -365,12 +413,31 @@ func TestUse(t *testing.T) {
 		warning string
 		err     string
 	}{
-		"OneOfMany":    {why: "We should ask about the one that a role allows.", allowed: named(7, 8), roles: "all", class: "class-007", asked: 1},
-		"Other":        {why: "We should honour another authorizer.", allowed: named(0, 800), roles: "none", class: "class-", asked: v1beta1.MaxUnlikelyRefusals},
-		"NoRole":       {why: "We should not ask about all where no role allows one.", allowed: nil, roles: "none", asked: v1beta1.MaxUnlikelyRefusals, warning: `no class that namespace "team" may use matches the selector "tier=gold", nor any other that is known; classbind classes postgresqlinstances.database.crossplane.io shows all that a claim can get with -n team`},
+		"OneOfMany": {why: "We should ask about the one that a role allows.", allowed: named(7, 8), roles: "all", class: "class-007", asked: 1},
+		"Other":     {why: "We should honour another authorizer.", allowed: named(0, 800), roles: "none", class: "class-", asked: v1beta1.MaxUnlikelyRefusals},
+		"NoRole": {
+			why:     "We should not ask about all where no role allows one.",
+			allowed: nil,
+			roles:   "none",
+			asked:   v1beta1.MaxUnlikelyRefusals,
+			warning: `no class that namespace "team" may use matches the selector "tier=gold", nor any other that is known; classbind classes ` +
+				`postgresqlinstances.database.crossplane.io shows all that a claim can get with -n team`,
+		},
 		"RolesUnknown": {why: "We should go down the order where no role is known.", allowed: named(0, 500), class: "class-", asked: v1beta1.MaxRefusals},
-		"TooMany":      {why: "We should not say that there is none where we did not ask about all.", allowed: nil, asked: v1beta1.MaxRefusals + 1, err: "so many of the classes that match are not allowed that the others were not checked"},
-		"Usable":       {why: "We should report what the claim may use.", allowed: []string{"class-998", "class-999"}, roles: "all", asked: v1beta1.MaxUnlikelyRefusals + 2, warning: `no class that namespace "team" may use matches the selector "tier=gold": it may use as.example.org/class-998, as.example.org/class-999; classbind classes`},
+		"TooMany": {
+			why:     "We should not say that there is none where we did not ask about all.",
+			allowed: nil,
+			asked:   v1beta1.MaxRefusals + 1,
+			err:     "so many of the classes that match are not allowed that the others were not checked",
+		},
+		"Usable": {
+			why:     "We should report what the claim may use.",
+			allowed: []string{"class-998", "class-999"},
+			roles:   "all",
+			asked:   v1beta1.MaxUnlikelyRefusals + 2,
+			warning: `no class that namespace "team" may use matches the selector "tier=gold": it may use as.example.org/class-998, ` +
+				`as.example.org/class-999; classbind classes`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			view := NewView(NewClaimKind(usedByNamespaces()), []*inventory.Classes{manyClasses("as.example.org", 1000, 990)})
@@ -432,7 +499,8 @@ func TestUseOfDefaults(t *testing.T) {
 					if grants == nil {
 						others = ""
 					}
-					assert.Equal(t, `this claim of "`+kind.Name+`" has no class selector, and no class that namespace "team" may use is the default for it`+others+`; classbind classes `+kind.Name+` shows all that a claim can get with -n team`, got.Warning(), "We should name none that it may not use.")
+					assert.Equal(t, `this claim of "`+kind.Name+`" has no class selector, and no class that namespace "team" may use is the default for it`+others+
+						`; classbind classes `+kind.Name+` shows all that a claim can get with -n team`, got.Warning(), "We should name none that it may not use.")
 					return
 				}
 				require.NotNil(t, got.Class)
@@ -464,7 +532,9 @@ func TestUseOfDefaultIfAny(t *testing.T) {
 	hidden := of.NewClass(&metav1.ObjectMeta{Name: "hidden", Annotations: map[string]string{defaultAnnotation: "true"}}, nil)
 	a := &authorizer{}
 	d := Decider{Gates: []Test{a.gate()}}
-	got := decided(t, &d, NewView(NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(of, []*inventory.Class{hidden})}), claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db"}}, Mode{})
+	got := decided(t, &d, NewView(NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(of, []*inventory.Class{hidden})}), claim.Intake{
+		Claim: claim.Claim{Namespace: "team", Name: "db"},
+	}, Mode{})
 	assert.Nil(t, got.Class)
 	assert.False(t, got.Denied(), "We should not refuse it for a default that it may not use.")
 	assert.Empty(t, got.Warning(), "We should not report one.")
@@ -544,7 +614,9 @@ func TestUnlikelyClassesAreNotJudged(t *testing.T) {
 func TestFilterFailsForOneClass(t *testing.T) {
 	kind := NewClaimKind(postgres())
 	kind.free = len(kind.tests) + 1
-	kind.tests = append(kind.tests, Test{Reason: "Unfit", Text: "unfit", at: len(kind.tests), Drops: func(_ context.Context, _ Subject, c *inventory.Class) (bool, error) {
+	kind.tests = append(kind.tests, Test{Reason: "Unfit", Text: "unfit", at: len(
+		kind.tests,
+	), Drops: func(_ context.Context, _ Subject, c *inventory.Class) (bool, error) {
 		if c.Name == "class-001" {
 			return false, errors.New("no such field: spec.size")
 		}

@@ -53,27 +53,51 @@ func TestInventory(t *testing.T) {
 		do     []step
 		want   map[string][]string // the classes of each view
 	}{
-		"Empty":                   {reason: "We should show that nothing is registered", want: map[string][]string{}},
-		"ClaimKindWithoutClasses": {reason: "We should have an empty view of a claim kind that no class kind serves", do: []step{register(databases)}, want: map[string][]string{databases: {}}},
-		"ClassesWithoutClaimKind": {reason: "We should know no claim kind that is not registered, whoever serves it", do: []step{set("as", "gold", databases)}, want: map[string][]string{}},
-		"ClassesFirst":            {reason: "We should put them together in whichever order they come", do: []step{set("as", "gold", databases), register(databases)}, want: map[string][]string{databases: {"a/gold"}}},
+		"Empty": {reason: "We should show that nothing is registered", want: map[string][]string{}},
+		"ClaimKindWithoutClasses": {
+			reason: "We should have an empty view of a claim kind that no class kind serves",
+			do:     []step{register(databases)},
+			want:   map[string][]string{databases: {}},
+		},
+		"ClassesWithoutClaimKind": {
+			reason: "We should know no claim kind that is not registered, whoever serves it",
+			do:     []step{set("as", "gold", databases)},
+			want:   map[string][]string{},
+		},
+		"ClassesFirst": {
+			reason: "We should put them together in whichever order they come",
+			do:     []step{set("as", "gold", databases), register(databases)},
+			want:   map[string][]string{databases: {"a/gold"}},
+		},
 		"SeveralKinds": {
 			reason: "We should offer the classes of every class kind to every claim kind that it serves",
 			do:     []step{register(databases), register(queues), set("bs", "gold", databases, queues), set("as", "gold", databases, topics)},
 			want:   map[string][]string{databases: {"a/gold", "b/gold"}, queues: {"b/gold"}},
 		},
-		"ClassesReplaced": {reason: "We should put the new classes in the place of the old", do: []step{register(databases), set("as", "gold", databases), set("as", "silver", databases)}, want: map[string][]string{databases: {"a/silver"}}},
+		"ClassesReplaced": {
+			reason: "We should put the new classes in the place of the old",
+			do:     []step{register(databases), set("as", "gold", databases), set("as", "silver", databases)},
+			want:   map[string][]string{databases: {"a/silver"}},
+		},
 		"ClassKindMoves": {
 			reason: "We should take the classes from the claim kind that they serve no more",
 			do:     []step{register(databases), register(queues), set("as", "gold", databases), set("bs", "gold", databases), set("as", "gold", queues)},
 			want:   map[string][]string{databases: {"b/gold"}, queues: {"a/gold"}},
 		},
-		"ClassesDeleted": {reason: "We should offer no class of a kind that is gone", do: []step{register(databases), register(queues), set("as", "gold", databases, queues), set("bs", "gold", databases), drop}, want: map[string][]string{databases: {"b/gold"}, queues: {}}},
+		"ClassesDeleted": {
+			reason: "We should offer no class of a kind that is gone",
+			do:     []step{register(databases), register(queues), set("as", "gold", databases, queues), set("bs", "gold", databases), drop},
+			want:   map[string][]string{databases: {"b/gold"}, queues: {}},
+		},
 		"ClaimKindRetired": {
 			reason: "We should know no more of a claim kind that is registered no more than of one that never was",
 			do:     []step{register(databases), register(queues), set("as", "gold", databases, queues), retireDatabases}, want: map[string][]string{queues: {"a/gold"}},
 		},
-		"ClassesOfRetiredClaimKind": {reason: "We should not bring a claim kind back for its classes", do: []step{register(databases), retireDatabases, set("as", "gold", databases)}, want: map[string][]string{}},
+		"ClassesOfRetiredClaimKind": {
+			reason: "We should not bring a claim kind back for its classes",
+			do:     []step{register(databases), retireDatabases, set("as", "gold", databases)},
+			want:   map[string][]string{},
+		},
 		"ClaimKindBack": {
 			reason: "We should offer all classes again when a claim kind comes back",
 			do:     []step{register(databases), set("as", "gold", databases), retireDatabases, set("bs", "gold", databases), register(databases)},
@@ -100,21 +124,58 @@ func TestInventory(t *testing.T) {
 }
 
 func TestInventoryMissing(t *testing.T) {
-	const fault = `the classes of "as", which were offered to claims of "databases.example.org" before, are not known yet (to go on without them, run: kubectl annotate classkind as classbind.io/ignored=true): no answer`
+	const fault = `the classes of "as", which were offered to claims of "databases.example.org" before, are not known yet (to go on without ` +
+		`them, run: kubectl annotate classkind as classbind.io/ignored=true): no answer`
 	for name, tc := range map[string]struct {
 		reason string
 		do     []step
 		want   map[string]string // the text of each fault
 	}{
-		"Missing":          {reason: "We should bind no claim of the kinds that a missing class kind serves, and those of others.", do: []step{miss("as", "no answer", databases)}, want: map[string]string{databases: fault}},
-		"ClassesOfAnother": {reason: "We should not take another class kind's classes for those that are missing.", do: []step{miss("as", "no answer", databases), set("bs", "gold", databases), set("bs", "gold", databases)}, want: map[string]string{databases: fault}},
-		"ClaimKindLater":   {reason: "We should remember what is missing for a claim kind that is registered later, or anew.", do: []step{retireDatabases, miss("as", "no answer", databases), register(databases)}, want: map[string]string{databases: fault}},
-		"Found":            {reason: "We should bind claims again once the classes are known, of claim kinds that they serve no more, too.", do: []step{miss("as", "no answer", databases, topics), set("as", "gold", databases)}, want: map[string]string{}},
-		"Known":            {reason: "We should know better than one who says that classes are missing which are here.", do: []step{set("as", "gold", databases), miss("as", "no answer", databases)}, want: map[string]string{}},
-		"Deleted":          {reason: "We should wait no more for a class kind that is registered no more.", do: []step{miss("as", "no answer", databases), drop}, want: map[string]string{}},
-		"Cleared":          {reason: "We should wait no more when we are told to.", do: []step{miss("as", "no answer", databases), known("as"), known("unknown")}, want: map[string]string{}},
-		"Changed":          {reason: "We should go by what the class kind serves now, and say why it is missing now.", do: []step{miss("as", "not looked up yet", topics), miss("as", "no answer", databases)}, want: map[string]string{databases: fault}},
-		"Two":              {reason: "We should name the first while two are missing.", do: []step{miss("bs", "refused", databases), miss("as", "no answer", databases)}, want: map[string]string{databases: fault}},
+		"Missing": {
+			reason: "We should bind no claim of the kinds that a missing class kind serves, and those of others.",
+			do:     []step{miss("as", "no answer", databases)},
+			want:   map[string]string{databases: fault},
+		},
+		"ClassesOfAnother": {
+			reason: "We should not take another class kind's classes for those that are missing.",
+			do:     []step{miss("as", "no answer", databases), set("bs", "gold", databases), set("bs", "gold", databases)},
+			want:   map[string]string{databases: fault},
+		},
+		"ClaimKindLater": {
+			reason: "We should remember what is missing for a claim kind that is registered later, or anew.",
+			do:     []step{retireDatabases, miss("as", "no answer", databases), register(databases)},
+			want:   map[string]string{databases: fault},
+		},
+		"Found": {
+			reason: "We should bind claims again once the classes are known, of claim kinds that they serve no more, too.",
+			do:     []step{miss("as", "no answer", databases, topics), set("as", "gold", databases)},
+			want:   map[string]string{},
+		},
+		"Known": {
+			reason: "We should know better than one who says that classes are missing which are here.",
+			do:     []step{set("as", "gold", databases), miss("as", "no answer", databases)},
+			want:   map[string]string{},
+		},
+		"Deleted": {
+			reason: "We should wait no more for a class kind that is registered no more.",
+			do:     []step{miss("as", "no answer", databases), drop},
+			want:   map[string]string{},
+		},
+		"Cleared": {
+			reason: "We should wait no more when we are told to.",
+			do:     []step{miss("as", "no answer", databases), known("as"), known("unknown")},
+			want:   map[string]string{},
+		},
+		"Changed": {
+			reason: "We should go by what the class kind serves now, and say why it is missing now.",
+			do:     []step{miss("as", "not looked up yet", topics), miss("as", "no answer", databases)},
+			want:   map[string]string{databases: fault},
+		},
+		"Two": {
+			reason: "We should name the first while two are missing.",
+			do:     []step{miss("bs", "refused", databases), miss("as", "no answer", databases)},
+			want:   map[string]string{databases: fault},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := NewInventory()
@@ -165,7 +226,9 @@ func TestInventoryRaces(t *testing.T) {
 	i := NewInventory()
 	setClasses := func(classKind, claimKind string) {
 		kind := newKind(classKind, "Class", claimKind)
-		i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{{Kind: kind, Name: "gold", Labels: inventory.NewLabels(map[string]string{"tier": "gold"}), Weight: 1}}))
+		i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{
+			{Kind: kind, Name: "gold", Labels: inventory.NewLabels(map[string]string{"tier": "gold"}), Weight: 1},
+		}))
 	}
 	for _, k := range claimKinds {
 		register(k)(i)
@@ -255,7 +318,8 @@ func TestUnread(t *testing.T) {
 
 	b := newKind("bs", "b", databases)
 	i.SetClasses(inventory.NewClasses(b, []*inventory.Class{{Kind: b, Name: "gold", Weight: 1}}))
-	assert.Equal(t, `classbind decided without the classes of "as" (NotPermitted), which it cannot read: kubectl describe claimkind databases.example.org shows admins what to do`,
+	assert.Equal(t, `classbind decided without the classes of "as" (NotPermitted), which it cannot read: kubectl describe claimkind `+
+		`databases.example.org shows admins what to do`,
 		warning(anyClass), "We should bind a claim to what is known, and say that this is not all.")
 
 	i.SetUnread("bs", []string{databases}, v1beta1.ReasonNotSynced)
@@ -282,13 +346,26 @@ func TestIgnored(t *testing.T) {
 		fault, unread string // parts of the texts
 		classes       int
 	}{
-		"Known":      {"We should offer none of them.", []step{set("as", "gold", databases), ignore}, "", bound, 0},
-		"Missing":    {"We should bind claims again.", []step{miss("as", "no answer", databases), ignore}, "", bound, 0},
-		"Withheld":   {"Whatever is wrong with the registration.", []step{func(i *Inventory) { i.Withhold("as", []string{databases}, "no answer") }, ignore}, "", bound, 0},
+		"Known":   {"We should offer none of them.", []step{set("as", "gold", databases), ignore}, "", bound, 0},
+		"Missing": {"We should bind claims again.", []step{miss("as", "no answer", databases), ignore}, "", bound, 0},
+		"Withheld": {
+			"Whatever is wrong with the registration.",
+			[]step{func(i *Inventory) { i.Withhold("as", []string{databases}, "no answer") }, ignore},
+			"", bound, 0,
+		},
 		"MissingYet": {"A replica that starts may wait for them no more.", []step{ignore, miss("as", "no answer", databases)}, "", bound, 0},
 		"Others":     {"We should offer those of others.", []step{set("bs", "gold", databases), set("as", "gold", databases), ignore}, "", bound, 1},
-		"Unread":     {"We should say why they are not known, once they are not ignored any more.", []step{ignore, func(i *Inventory) { i.SetUnread("as", []string{databases}, "NotSynced") }}, "", `"as" (NotSynced), which it cannot read`, 0},
-		"Again":      {"We should bind none until they are known again.", []step{ignore, func(i *Inventory) { i.Withhold("as", []string{databases}, "no answer") }}, missing, "", 0},
+		"Unread": {
+			"We should say why they are not known, once they are not ignored any more.",
+			[]step{ignore, func(i *Inventory) { i.SetUnread("as", []string{databases}, "NotSynced") }},
+			"",
+			`"as" (NotSynced), which it cannot read`, 0,
+		},
+		"Again": {
+			"We should bind none until they are known again.",
+			[]step{ignore, func(i *Inventory) { i.Withhold("as", []string{databases}, "no answer") }},
+			missing, "", 0,
+		},
 		"Back":       {"We should offer them.", []step{ignore, set("as", "gold", databases)}, "", "", 1},
 		"Deleted":    {"We should forget them.", []step{ignore, drop}, "", "", 0},
 		"ClearedToo": {"We should say so to each author, whoever waits for them no more.", []step{ignore, known("as")}, "", bound, 0},

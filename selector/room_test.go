@@ -28,14 +28,24 @@ func TestRoomFits(t *testing.T) {
 		usage  int64
 		fits   bool
 	}{
-		"Empty":        {"A claim should fit into an empty class.", Room{}, inventory.Capacity{Total: 10, PerNamespace: unlimited}, 10, true},
-		"Last":         {"The last place should be given.", Room{Used: 7, Reserved: 2}, inventory.Capacity{Total: 10, PerNamespace: unlimited}, 1, true},
-		"Full":         {"A full class should take none.", Room{Used: 10}, inventory.Capacity{Total: 10, PerNamespace: unlimited}, 1, false},
-		"Nothing":      {"A claim that uses nothing should fit into a full class.", Room{Used: 10}, inventory.Capacity{Total: 10, PerNamespace: unlimited}, 0, true},
-		"Unlimited":    {"A class without a limit should take all.", Room{Used: unlimited}, inventory.Capacity{Total: unlimited, PerNamespace: unlimited}, v1beta1.MaxUsage, true},
-		"Overflow":     {"A sum that overflows should be full.", Room{Used: -5}, inventory.Capacity{Total: 10, PerNamespace: unlimited}, 1, false},
-		"PerNamespace": {"A namespace should have no more than its share.", Room{NamespaceUsed: 1, NamespaceReserved: 1}, inventory.Capacity{Total: 10, PerNamespace: 2}, 1, false},
-		"LimitOfAll":   {"A namespace should have no more than is left.", Room{Used: 10, NamespaceUsed: 1}, inventory.Capacity{Total: 10, PerNamespace: 2}, 1, false},
+		"Empty":   {"A claim should fit into an empty class.", Room{}, inventory.Capacity{Total: 10, PerNamespace: unlimited}, 10, true},
+		"Last":    {"The last place should be given.", Room{Used: 7, Reserved: 2}, inventory.Capacity{Total: 10, PerNamespace: unlimited}, 1, true},
+		"Full":    {"A full class should take none.", Room{Used: 10}, inventory.Capacity{Total: 10, PerNamespace: unlimited}, 1, false},
+		"Nothing": {"A claim that uses nothing should fit into a full class.", Room{Used: 10}, inventory.Capacity{Total: 10, PerNamespace: unlimited}, 0, true},
+		"Unlimited": {
+			"A class without a limit should take all.",
+			Room{Used: unlimited},
+			inventory.Capacity{Total: unlimited, PerNamespace: unlimited},
+			v1beta1.MaxUsage, true,
+		},
+		"Overflow": {"A sum that overflows should be full.", Room{Used: -5}, inventory.Capacity{Total: 10, PerNamespace: unlimited}, 1, false},
+		"PerNamespace": {
+			"A namespace should have no more than its share.",
+			Room{NamespaceUsed: 1, NamespaceReserved: 1},
+			inventory.Capacity{Total: 10, PerNamespace: 2},
+			1, false,
+		},
+		"LimitOfAll": {"A namespace should have no more than is left.", Room{Used: 10, NamespaceUsed: 1}, inventory.Capacity{Total: 10, PerNamespace: 2}, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.fits, tc.room.Fits(&tc.in, tc.usage), tc.reason) })
 	}
@@ -49,17 +59,32 @@ func TestUsage(t *testing.T) {
 		want   int64
 		err    string
 	}{
-		"None":     {reason: "A claim should use 1 without an expression.", want: 1},
-		"Number":   {reason: "We should take a number.", usage: "claim.spec.nodes * 2", spec: map[string]any{"nodes": int64(3)}, want: 6},
-		"Field":    {reason: "We should take a quantity.", usage: "claim.spec.storage", spec: map[string]any{"storage": "10Gi"}, want: 10 << 30},
-		"Rounded":  {reason: "We should round up.", usage: "claim.spec.cpu", spec: map[string]any{"cpu": "1500m"}, want: 2},
-		"Zero":     {reason: "A claim may use nothing.", usage: "claim.spec.nodes", spec: map[string]any{"nodes": int64(0)}, want: 0},
-		"Most":     {reason: "A claim may use that much.", usage: "claim.spec.nodes", spec: map[string]any{"nodes": int64(v1beta1.MaxUsage)}, want: v1beta1.MaxUsage},
-		"TooLarge": {reason: "A claim should use no more.", usage: "claim.spec.nodes", spec: map[string]any{"nodes": int64(v1beta1.MaxUsage) + 1}, err: "must not be more than 9007199254740992"},
-		"Huge":     {reason: "We should not overflow.", usage: "claim.spec.nodes", spec: map[string]any{"nodes": "900000000000000000000"}, err: "must not be more than 9007199254740992"},
+		"None":    {reason: "A claim should use 1 without an expression.", want: 1},
+		"Number":  {reason: "We should take a number.", usage: "claim.spec.nodes * 2", spec: map[string]any{"nodes": int64(3)}, want: 6},
+		"Field":   {reason: "We should take a quantity.", usage: "claim.spec.storage", spec: map[string]any{"storage": "10Gi"}, want: 10 << 30},
+		"Rounded": {reason: "We should round up.", usage: "claim.spec.cpu", spec: map[string]any{"cpu": "1500m"}, want: 2},
+		"Zero":    {reason: "A claim may use nothing.", usage: "claim.spec.nodes", spec: map[string]any{"nodes": int64(0)}, want: 0},
+		"Most":    {reason: "A claim may use that much.", usage: "claim.spec.nodes", spec: map[string]any{"nodes": int64(v1beta1.MaxUsage)}, want: v1beta1.MaxUsage},
+		"TooLarge": {
+			reason: "A claim should use no more.",
+			usage:  "claim.spec.nodes",
+			spec:   map[string]any{"nodes": int64(v1beta1.MaxUsage) + 1},
+			err:    "must not be more than 9007199254740992",
+		},
+		"Huge": {
+			reason: "We should not overflow.",
+			usage:  "claim.spec.nodes",
+			spec:   map[string]any{"nodes": "900000000000000000000"},
+			err:    "must not be more than 9007199254740992",
+		},
 		"Negative": {reason: "A claim should give nothing back.", usage: "claim.spec.nodes", spec: map[string]any{"nodes": int64(-1)}, err: "must not be negative"},
-		"Text":     {reason: "We should take no other text.", usage: "claim.spec.storage", spec: map[string]any{"storage": "much"}, err: "must be a number or a quantity, such as 50 or 10Ti"},
-		"Absent":   {reason: "We should guess nothing.", usage: "claim.spec.storage", spec: map[string]any{}, err: "no such key: storage"},
+		"Text": {
+			reason: "We should take no other text.",
+			usage:  "claim.spec.storage",
+			spec:   map[string]any{"storage": "much"},
+			err:    "must be a number or a quantity, such as 50 or 10Ti",
+		},
+		"Absent": {reason: "We should guess nothing.", usage: "claim.spec.storage", spec: map[string]any{}, err: "no such key: storage"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) { s.Classes.Usage = tc.usage }).with("a", nil)
@@ -98,7 +123,9 @@ func TestUsage(t *testing.T) {
 }
 
 func TestFull(t *testing.T) {
-	e := newExpressive(specs(`{}`, `{capacity: {total: {path: ".spec.capacity"}}}`)).with("a", map[string]any{"capacity": int64(10)}).with("b", map[string]any{"capacity": int64(10)}).with("c", nil)
+	e := newExpressive(specs(`{}`, `{capacity: {total: {path: ".spec.capacity"}}}`)).with("a", map[string]any{
+		"capacity": int64(10),
+	}).with("b", map[string]any{"capacity": int64(10)}).with("c", nil)
 	v := e.view()
 	require.True(t, v.Kind.Limited)
 	assert.True(t, v.Kind.Watched)
@@ -316,5 +343,7 @@ func TestFullText(t *testing.T) {
 	w.first.Kind.Room, c.Usage = func(string, *inventory.Class) Room { return Room{Used: 45} }, 10
 	assert.Equal(t, "full: 45 of 50, and this claim uses 10", w.first.Kind.fullText(c, w.classes[0]))
 	defaults := w.first.Classes[0].All()
-	assert.Equal(t, `the ClassKind "golds.example.org" has a capacity, and only classbind knows whether the default class has room`, classNeedsWebhook(defaults[0], true))
+	assert.Equal(t, `the ClassKind "golds.example.org" has a capacity, and only classbind knows whether the default class has room`, classNeedsWebhook(
+		defaults[0], true,
+	))
 }

@@ -90,7 +90,10 @@ func TestSecretsDoNotShow(t *testing.T) {
 									}
 									want, got := answer(without), answer(with)
 									answers[want[:min(len(want), 60)]]++
-									require.Equal(t, want, got, "%d classes (%s), %s, allowed %v, selecting %s, roles %s, size %d, mode %d", n, name, spec, allowed, selects, roles, size, mode)
+									require.Equal(
+										t, want, got, "%d classes (%s), %s, allowed %v, selecting %s, roles %s, size %d, mode %d", n, name, spec, allowed, selects,
+										roles, size, mode,
+									)
 								}
 							}
 						}

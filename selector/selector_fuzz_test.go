@@ -27,12 +27,22 @@ import (
 func FuzzClaimKind(f *testing.F) {
 	claim := []byte(`{"metadata":{"name":"db","annotations":{"a.b":"c"}},"spec":{"classSelector":{"matchLabels":{"a":"1"}},"a":{"b":7},"c":null}}`)
 	for _, spec := range []string{
-		`{}`, `null`, `{"claims": {"skipIfSet": [{"path":".spec.resourceRef"}]}, "reference": {"path":".spec.classRef","form":"ObjectReference"}, "selector": {"path":".spec.classSelector"}, "choice": {"strategy": "WeightedRandom", "seed": "Claim"}, "whenUnmatched": "Admit"}`,
-		`{"reference": {"path":".","form":"Name"}, "selector": {"path":""}, "choice": {"strategy": "RoundRobin"}}`, `{"claims": {"skipIfSet": [{"path":""},{"path":".."},{"path":"spec"},{"path":".spec.a.b"},{"label":"a/b"},{"annotation":"c/d"}]}, "reference": {"path":".spec.a.b.c"}, "choice": {"strategy": "LeastClaims"}, "whenUnmatched": "BindLater"}`,
-		`{"reference": {"form":"TypedLocalObjectReference"}, "choice": {"strategy": "HighestWeight", "seed": "Request"}, "whenUnmatched": "Deny"}`, `{"reference": {"form":"LocalObjectReference"}, "choice": {"strategy": "Random"}}`,
-		`{"reference": {"label":"a.b/c","form":"Name","whenEmpty": "LeaveAlone"}, "selector": {"whenAbsent": "Any"}}`, `{"reference": {"annotation":"d","form":"Name"}, "selector": {"annotation":"a.b"}}`,
-		`{"reference": {"path":".spec.a","whenEmpty": "LeaveAlone"}}`, `{"reference": {"path":".spec.c.d","whenParentAbsent":"LeaveAlone"}}`, `{"selector": {"whenAbsent": "LeaveAlone"}}`, `{"selector": {"whenAbsent": "Never"}}`, `{"reference": {"whenParentAbsent":"Ask"}}`,
-		`{"reference": {"form":"Later"}, "choice": {"strategy": "Random"}}`, `{"choice": {"strategy": "External"}}`, `{"choice": {"strategy": "Random"}, "whenUnmatched": "Ask"}`, `{"choice": {"strategy": "Random", "seed": "Lunar"}}`, `{"classes": {"namespaces": {"from":"Selector"}}}`, `{"admission": {"failurePolicy": "Retry"}}`, `{"reference": {"path":".spec.c.\"x\u0000<"}}`,
+		`{}`, `null`,
+		`{"claims": {"skipIfSet": [{"path":".spec.resourceRef"}]}, "reference": {"path":".spec.classRef","form":"ObjectReference"}, "selector": ` +
+			`{"path":".spec.classSelector"}, "choice": {"strategy": "WeightedRandom", "seed": "Claim"}, "whenUnmatched": "Admit"}`,
+		`{"reference": {"path":".","form":"Name"}, "selector": {"path":""}, "choice": {"strategy": "RoundRobin"}}`,
+		`{"claims": {"skipIfSet": [{"path":""},{"path":".."},{"path":"spec"},{"path":".spec.a.b"},{"label":"a/b"},{"annotation":"c/d"}]}, ` +
+			`"reference": {"path":".spec.a.b.c"}, "choice": {"strategy": "LeastClaims"}, "whenUnmatched": "BindLater"}`,
+		`{"reference": {"form":"TypedLocalObjectReference"}, "choice": {"strategy": "HighestWeight", "seed": "Request"}, "whenUnmatched": "Deny"}`,
+		`{"reference": {"form":"LocalObjectReference"}, "choice": {"strategy": "Random"}}`,
+		`{"reference": {"label":"a.b/c","form":"Name","whenEmpty": "LeaveAlone"}, "selector": {"whenAbsent": "Any"}}`,
+		`{"reference": {"annotation":"d","form":"Name"}, "selector": {"annotation":"a.b"}}`,
+		`{"reference": {"path":".spec.a","whenEmpty": "LeaveAlone"}}`, `{"reference": {"path":".spec.c.d","whenParentAbsent":"LeaveAlone"}}`,
+		`{"selector": {"whenAbsent": "LeaveAlone"}}`, `{"selector": {"whenAbsent": "Never"}}`, `{"reference": {"whenParentAbsent":"Ask"}}`,
+		`{"reference": {"form":"Later"}, "choice": {"strategy": "Random"}}`, `{"choice": {"strategy": "External"}}`,
+		`{"choice": {"strategy": "Random"}, "whenUnmatched": "Ask"}`, `{"choice": {"strategy": "Random", "seed": "Lunar"}}`,
+		`{"classes": {"namespaces": {"from":"Selector"}}}`, `{"admission": {"failurePolicy": "Retry"}}`,
+		`{"reference": {"path":".spec.c.\"x\u0000<"}}`,
 	} {
 		f.Add([]byte(spec), claim, byte(2))
 	}
@@ -40,7 +50,9 @@ func FuzzClaimKind(f *testing.F) {
 	kinds := []*inventory.ClassKind{newKind("as.example.org", "A"), newKind("bs.example.org", "B")}
 	var offered []*inventory.Classes
 	for _, kind := range kinds {
-		offered = append(offered, inventory.NewClasses(kind, []*inventory.Class{kind.NewClass(&metav1.ObjectMeta{Name: "x", Labels: map[string]string{"a": "1"}, Annotations: map[string]string{defaultAnnotation: "true"}}, nil)}))
+		offered = append(offered, inventory.NewClasses(kind, []*inventory.Class{
+			kind.NewClass(&metav1.ObjectMeta{Name: "x", Labels: map[string]string{"a": "1"}, Annotations: map[string]string{defaultAnnotation: "true"}}, nil),
+		}))
 	}
 	meter := cost.NewMeter(f)
 	f.Fuzz(func(t *testing.T, spec, claim []byte, classKinds byte) {
@@ -130,9 +142,12 @@ var selectorAttacks = map[string][]string{
 // FuzzClassSelector reads the field of a claim from JSON.
 func FuzzClassSelector(f *testing.F) {
 	for _, field := range []string{
-		`null`, `{}`, `[]`, `1e999`, `{"matchLabels":{"a":"1"}}`, `{"matchLabels":{"a":null},"matchExpressions":null}`, `{"matchLabels":{"a":"1"},"matchLabels":{"b":"2"}}`,
-		`{"matchLabels":{"A":"1"},"MatchLabels":{}}`, `{"matchExpressions":[null]}`, `{"matchExpressions":[{"key":"a","operator":"In","values":["1","x",null]},{"key":"b","operator":"Exists"}]}`,
-		`{"matchExpressions":[{"key":"a","operator":"NotIn","values":["1"]},{"key":"c","operator":"DoesNotExist","values":[]}]}`, `{"matchExpressions":[{"key":"a","operator":"Gt","values":["1"]}]}`,
+		`null`, `{}`, `[]`, `1e999`, `{"matchLabels":{"a":"1"}}`, `{"matchLabels":{"a":null},"matchExpressions":null}`,
+		`{"matchLabels":{"a":"1"},"matchLabels":{"b":"2"}}`,
+		`{"matchLabels":{"A":"1"},"MatchLabels":{}}`, `{"matchExpressions":[null]}`,
+		`{"matchExpressions":[{"key":"a","operator":"In","values":["1","x",null]},{"key":"b","operator":"Exists"}]}`,
+		`{"matchExpressions":[{"key":"a","operator":"NotIn","values":["1"]},{"key":"c","operator":"DoesNotExist","values":[]}]}`,
+		`{"matchExpressions":[{"key":"a","operator":"Gt","values":["1"]}]}`,
 		`{"matchLabels":{"a/b/c":"1"}}`, `{"matchLabels":{"example.org/a":"-"}}`, `{"matchLabels":{"\ud800":"\u003c"}}`, `{"matchExpressions":{"0":{}}}`,
 	} {
 		f.Add([]byte(field))
@@ -155,7 +170,8 @@ func FuzzClassSelector(f *testing.F) {
 // FuzzClassSelectorText reads the annotation of a claim.
 func FuzzClassSelectorText(f *testing.F) {
 	for _, text := range []string{
-		"", " ", "a", "!a", "a=1", "a==1", "a!=1", "a in (1,x)", "a notin (1,,2)", "a>1,a<3", "a in ()", "a,b,!c,d!=x", "example.org/a=1", "a=1,", ",a=1", "a = 1 , b", "a in (1", "a b", "a=\u2028", "in in (in)", "notin", "a=1 \x00,b=2",
+		"", " ", "a", "!a", "a=1", "a==1", "a!=1", "a in (1,x)", "a notin (1,,2)", "a>1,a<3", "a in ()", "a,b,!c,d!=x", "example.org/a=1",
+		"a=1,", ",a=1", "a = 1 , b", "a in (1", "a b", "a=\u2028", "in in (in)", "notin", "a=1 \x00,b=2",
 	} {
 		f.Add([]byte(text))
 	}
@@ -167,7 +183,9 @@ func FuzzClassSelectorText(f *testing.F) {
 	fuzzSelector(f, func(text string) (string, any, map[string]string, bool) {
 		quoted, _ := json.Marshal(text)
 		_ = json.Unmarshal(quoted, &text) // As it is without invalid UTF-8.
-		return `{"metadata":{"annotations":{"` + v1beta1.ClassSelectorAnnotation + `":` + string(quoted) + `}}}`, nil, map[string]string{v1beta1.ClassSelectorAnnotation: text}, true
+		return `{"metadata":{"annotations":{"` + v1beta1.ClassSelectorAnnotation + `":` + string(quoted) + `}}}`, nil, map[string]string{
+			v1beta1.ClassSelectorAnnotation: text,
+		}, true
 	})
 }
 

@@ -162,17 +162,25 @@ func TestInFlight(t *testing.T) {
 		steps  []func(*View)
 		want   [2]int64 // of the two classes
 	}{
-		"Reserved":        {"We should count a claim at once.", []func(*View){reserve(named, "")}, [2]int64{1, 0}},
-		"Again":           {"We should count a claim once that is tried again.", []func(*View){reserve(named, ""), reserve(named, ""), expire(0)}, [2]int64{1, 0}},
-		"Seen":            {"We should count a claim once that is stored.", []func(*View){reserve(named, ""), seen("db", "", 0)}, [2]int64{1, 0}},
-		"SeenElsewhere":   {"We should believe the watch, which shows another class.", []func(*View){reserve(named, ""), seen("db", "", 1)}, [2]int64{0, 1}},
-		"SeenAnother":     {"We should go on counting a claim when another is stored.", []func(*View){reserve(named, ""), seen("other", "", 0)}, [2]int64{2, 0}},
-		"Young":           {"We should wait for a claim to be stored.", []func(*View){reserve(named, ""), expire(InFlightWindow - 1)}, [2]int64{1, 0}},
-		"Expired":         {"We should forget a claim that was never stored.", []func(*View){reserve(named, ""), expire(InFlightWindow)}, [2]int64{0, 0}},
-		"Unnamed":         {"We should count each claim that has no name yet.", []func(*View){reserve(unnamed, "db-"), reserve(unnamed, "db-")}, [2]int64{2, 0}},
-		"UnnamedSeen":     {"We should take one of those for the one that is stored.", []func(*View){reserve(unnamed, "db-"), reserve(unnamed, "db-"), seen("db-x7f2k", "db-", 0)}, [2]int64{2, 0}},
-		"UnnamedNotSeen":  {"We should not take one of another class for it.", []func(*View){reserve(unnamed, "db-"), seen("db-x7f2k", "db-", 1)}, [2]int64{1, 1}},
-		"UnnamedExpired":  {"We should forget all that were never stored.", []func(*View){reserve(unnamed, "db-"), reserve(unnamed, "db-"), expire(InFlightWindow)}, [2]int64{0, 0}},
+		"Reserved":      {"We should count a claim at once.", []func(*View){reserve(named, "")}, [2]int64{1, 0}},
+		"Again":         {"We should count a claim once that is tried again.", []func(*View){reserve(named, ""), reserve(named, ""), expire(0)}, [2]int64{1, 0}},
+		"Seen":          {"We should count a claim once that is stored.", []func(*View){reserve(named, ""), seen("db", "", 0)}, [2]int64{1, 0}},
+		"SeenElsewhere": {"We should believe the watch, which shows another class.", []func(*View){reserve(named, ""), seen("db", "", 1)}, [2]int64{0, 1}},
+		"SeenAnother":   {"We should go on counting a claim when another is stored.", []func(*View){reserve(named, ""), seen("other", "", 0)}, [2]int64{2, 0}},
+		"Young":         {"We should wait for a claim to be stored.", []func(*View){reserve(named, ""), expire(InFlightWindow - 1)}, [2]int64{1, 0}},
+		"Expired":       {"We should forget a claim that was never stored.", []func(*View){reserve(named, ""), expire(InFlightWindow)}, [2]int64{0, 0}},
+		"Unnamed":       {"We should count each claim that has no name yet.", []func(*View){reserve(unnamed, "db-"), reserve(unnamed, "db-")}, [2]int64{2, 0}},
+		"UnnamedSeen": {
+			"We should take one of those for the one that is stored.",
+			[]func(*View){reserve(unnamed, "db-"), reserve(unnamed, "db-"), seen("db-x7f2k", "db-", 0)},
+			[2]int64{2, 0},
+		},
+		"UnnamedNotSeen": {"We should not take one of another class for it.", []func(*View){reserve(unnamed, "db-"), seen("db-x7f2k", "db-", 1)}, [2]int64{1, 1}},
+		"UnnamedExpired": {
+			"We should forget all that were never stored.",
+			[]func(*View){reserve(unnamed, "db-"), reserve(unnamed, "db-"), expire(InFlightWindow)},
+			[2]int64{0, 0},
+		},
 		"SeenThenExpired": {"We should forget nothing twice.", []func(*View){reserve(named, ""), seen("db", "", 0), expire(InFlightWindow)}, [2]int64{1, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -196,20 +204,55 @@ func TestBoundTo(t *testing.T) {
 		bound     bool
 		counts    bool
 	}{
-		"None":               {"We should take null for none.", v1beta1.ObjectReference, nil, "", false, false},
-		"Object":             {"We should count a class, of whatever version.", v1beta1.ObjectReference, object{"apiVersion": "example.org/v9", "kind": "Gold", "name": "gold"}, "", true, true},
-		"ObjectOfANamespace": {"We should count a class of a namespace.", v1beta1.ObjectReference, object{"apiVersion": "example.org/v1", "kind": "Gold", "namespace": "other", "name": "gold"}, "other", true, true},
-		"ObjectElsewhere":    {"We should distinguish namespaces.", v1beta1.ObjectReference, object{"apiVersion": "example.org/v1", "kind": "Gold", "namespace": "other", "name": "gold"}, "", true, false},
-		"Typed":              {"We should count a cluster-scoped class.", v1beta1.TypedLocalObjectReference, object{"apiGroup": "example.org", "kind": "Gold", "name": "gold"}, "", true, true},
-		"ObjectPruned":       {"We should count a class of the claim's namespace, where the API server does not store it.", v1beta1.ObjectReference, object{"apiVersion": "example.org/v1", "kind": "Gold", "name": "gold"}, "team-a", true, true},
-		"ObjectPrunedOfNone": {"We should not count a class of another namespace than the claim's.", v1beta1.ObjectReference, object{"apiVersion": "example.org/v1", "kind": "Gold", "name": "gold"}, "team-b", true, false},
-		"GroupKind":          {"We should read the group from its field.", v1beta1.GroupKindReference, object{"group": "example.org", "kind": "Gold", "name": "gold"}, "", true, true},
-		"Kind":               {"We should count a class by its Kind.", v1beta1.KindReference, object{"kind": "Gold", "name": "gold"}, "team-a", true, true},
-		"Namespaced":         {"We should count a class by namespace and name.", v1beta1.NamespacedReference, object{"namespace": "other", "name": "gold"}, "other", true, true},
-		"Local":              {"We should count a class that is named alone.", v1beta1.LocalObjectReference, object{"name": "gold"}, "", true, true},
-		"Name":               {"We should count a class that is named as text.", v1beta1.Name, "gold", "team-a", true, true},
-		"EmptyName":          {"We should take an empty name for none.", v1beta1.Name, "", "", false, false},
-		"Text":               {"We should take whatever is set for a reference.", v1beta1.ObjectReference, "gold", "", true, false},
+		"None": {"We should take null for none.", v1beta1.ObjectReference, nil, "", false, false},
+		"Object": {
+			"We should count a class, of whatever version.", v1beta1.ObjectReference,
+			object{"apiVersion": "example.org/v9", "kind": "Gold", "name": "gold"},
+			"", true, true,
+		},
+		"ObjectOfANamespace": {
+			"We should count a class of a namespace.", v1beta1.ObjectReference,
+			object{"apiVersion": "example.org/v1", "kind": "Gold", "namespace": "other", "name": "gold"},
+			"other", true, true,
+		},
+		"ObjectElsewhere": {
+			"We should distinguish namespaces.", v1beta1.ObjectReference,
+			object{"apiVersion": "example.org/v1", "kind": "Gold", "namespace": "other", "name": "gold"},
+			"", true, false,
+		},
+		"Typed": {
+			"We should count a cluster-scoped class.", v1beta1.TypedLocalObjectReference,
+			object{"apiGroup": "example.org", "kind": "Gold", "name": "gold"},
+			"", true, true,
+		},
+		"ObjectPruned": {
+			"We should count a class of the claim's namespace, where the API server does not store it.",
+			v1beta1.ObjectReference,
+			object{"apiVersion": "example.org/v1", "kind": "Gold", "name": "gold"},
+			"team-a", true, true,
+		},
+		"ObjectPrunedOfNone": {
+			"We should not count a class of another namespace than the claim's.",
+			v1beta1.ObjectReference,
+			object{"apiVersion": "example.org/v1", "kind": "Gold", "name": "gold"},
+			"team-b", true, false,
+		},
+		"GroupKind": {
+			"We should read the group from its field.", v1beta1.GroupKindReference,
+			object{"group": "example.org", "kind": "Gold", "name": "gold"},
+			"", true, true,
+		},
+		"Kind": {"We should count a class by its Kind.", v1beta1.KindReference, object{"kind": "Gold", "name": "gold"}, "team-a", true, true},
+		"Namespaced": {
+			"We should count a class by namespace and name.", v1beta1.NamespacedReference,
+			object{"namespace": "other", "name": "gold"},
+			"other",
+			true, true,
+		},
+		"Local":     {"We should count a class that is named alone.", v1beta1.LocalObjectReference, object{"name": "gold"}, "", true, true},
+		"Name":      {"We should count a class that is named as text.", v1beta1.Name, "gold", "team-a", true, true},
+		"EmptyName": {"We should take an empty name for none.", v1beta1.Name, "", "", false, false},
+		"Text":      {"We should take whatever is set for a reference.", v1beta1.ObjectReference, "gold", "", true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind := kindOf(func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = tc.format })

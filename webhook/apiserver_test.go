@@ -33,7 +33,11 @@ const otherClaimKindName = "mysqlinstances.database.example.org"
 // pathClasses have their marks in fields, and serve two claim kinds, which are not named in order.
 var pathClasses = inventory.NewClassKind(&v1beta1.ClassKind{
 	ObjectMeta: metav1.ObjectMeta{Name: "pathclasses.example.org"},
-	Spec:       v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: claimKindName}, {Name: otherClaimKindName}}, Default: v1beta1.Source{Path: ".spec.isDefault"}, Weight: v1beta1.Source{Path: ".spec.weight"}},
+	Spec: v1beta1.ClassKindSpec{
+		ClaimKinds: []v1beta1.ClaimKindLink{{Name: claimKindName}, {Name: otherClaimKindName}},
+		Default:    v1beta1.Source{Path: ".spec.isDefault"},
+		Weight:     v1beta1.Source{Path: ".spec.weight"},
+	},
 }, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "PathClass"}, false)
 
 // object is the JSON of a class with the uid NAME-1, with more in its metadata and beside it.
@@ -59,7 +63,10 @@ func forbidden(message string, details metav1.StatusDetails, audit map[string]st
 }
 
 func refusal(code int32, reason metav1.StatusReason, message string, details metav1.StatusDetails, audit map[string]string) *admissionv1.AdmissionResponse {
-	return &admissionv1.AdmissionResponse{Result: &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message, Details: &details}, AuditAnnotations: audit}
+	return &admissionv1.AdmissionResponse{
+		Result:           &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message, Details: &details},
+		AuditAnnotations: audit,
+	}
 }
 
 // newGuardRequest asks for an update, or for a creation if there is no old object.
@@ -102,7 +109,10 @@ func newAPIServer() *apiServer {
 
 // guard returns a Guard that asks this API server and knows the inventory.
 func (s *apiServer) guard(i *selector.Inventory) *Guard {
-	i.SetClaimKind(selector.NewClaimKind(&v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: otherClaimKindName}, Spec: v1beta1.ClaimKindSpec{Classes: v1beta1.Classes{Namespaces: v1beta1.ClassNamespaces{From: v1beta1.FromAll}}}}))
+	i.SetClaimKind(selector.NewClaimKind(&v1beta1.ClaimKind{
+		ObjectMeta: metav1.ObjectMeta{Name: otherClaimKindName},
+		Spec:       v1beta1.ClaimKindSpec{Classes: v1beta1.Classes{Namespaces: v1beta1.ClassNamespaces{From: v1beta1.FromAll}}},
+	}))
 	return &Guard{
 		Snapshot: i.Snapshot, ClassKind: s.classKind, Class: s.class,
 		ClaimKind: asClaimKind(false, nil),
@@ -147,8 +157,11 @@ func newLease(claimKind, class, uid, base string) *coordinationv1.Lease {
 		pending = fmt.Sprintf(`[{"id":"id","from":%q}]`, base)
 	}
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: leaseOf(claimKind), Annotations: map[string]string{v1beta1.HolderUIDAnnotation: uid, v1beta1.HolderPendingAnnotation: pending}},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &class},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        leaseOf(claimKind),
+			Annotations: map[string]string{v1beta1.HolderUIDAnnotation: uid, v1beta1.HolderPendingAnnotation: pending},
+		},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &class},
 	}
 }
 

@@ -68,37 +68,118 @@ func TestReviewGuards(t *testing.T) {
 		claimKind  string                        // in the path; without it, that of the resource
 		want       want
 	}{
-		"NotACreation":    {reason: "We should leave a deletion alone, even before we know any class.", inventory: closed, request: deletion, want: want{untouched: "NotACreation"}},
-		"Subresource":     {reason: "We should leave a subresource alone, even before we know any class.", inventory: closed, request: subresource, want: want{untouched: "NotACreation"}},
-		"Closed":          {reason: "We should not decide on part of the classes.", inventory: closed, want: want{err: "not all registered classes have been listed yet; try again in a moment"}},
-		"Unknown":         {reason: "We should not decide on a kind that another replica may know already.", request: other, registered: registered, want: want{err: fmt.Sprintf(notYet, "mysqlinstances.database.example.org")}},
-		"NeverRegistered": {reason: "We should leave claims alone whose kind is not registered.", request: other, registered: unregistered, want: want{untouched: "NotRegistered"}},
-		"OtherResource":   {reason: "We should leave claims alone that are not those of the registration.", request: other, registered: registered, claimKind: claimKindName, want: want{untouched: "NotRegistered"}},
+		"NotACreation": {
+			reason:    "We should leave a deletion alone, even before we know any class.",
+			inventory: closed,
+			request:   deletion,
+			want:      want{untouched: "NotACreation"},
+		},
+		"Subresource": {
+			reason:    "We should leave a subresource alone, even before we know any class.",
+			inventory: closed,
+			request:   subresource,
+			want:      want{untouched: "NotACreation"},
+		},
+		"Closed": {
+			reason:    "We should not decide on part of the classes.",
+			inventory: closed,
+			want:      want{err: "not all registered classes have been listed yet; try again in a moment"},
+		},
+		"Unknown": {
+			reason:     "We should not decide on a kind that another replica may know already.",
+			request:    other,
+			registered: registered,
+			want:       want{err: fmt.Sprintf(notYet, "mysqlinstances.database.example.org")},
+		},
+		"NeverRegistered": {
+			reason:     "We should leave claims alone whose kind is not registered.",
+			request:    other,
+			registered: unregistered,
+			want:       want{untouched: "NotRegistered"},
+		},
+		"OtherResource": {
+			reason:     "We should leave claims alone that are not those of the registration.",
+			request:    other,
+			registered: registered,
+			claimKind:  claimKindName,
+			want:       want{untouched: "NotRegistered"},
+		},
 		"OtherVersion": {
 			reason:    "We should not read a claim by paths that are written for another version, and say what helps.",
 			inventory: pinned,
 			registered: func(context.Context, string) (*v1beta1.ClaimKind, error) {
 				return pin(claimKindOf(claimKindName)), nil
 			},
-			want: want{err: `claim kind "postgresqlinstances.database.example.org": its paths are written for version "v1beta1" of postgresqlinstances.database.example.org, ` +
+			want: want{err: `claim kind "postgresqlinstances.database.example.org": its paths are written for version "v1beta1" of ` +
+				`postgresqlinstances.database.example.org, ` +
 				`and the API server sends these claims as "v1": write the paths for a version that is served, and set spec.claims.version to it`},
 		},
-		"MalformedName":  {reason: "We should ask nobody for a name that no ClaimKind can have.", claimKind: "A b", want: want{err: "path: must end with the name of a ClaimKind", status: http.StatusBadRequest}},
-		"NotToldWhether": {reason: "We should not say that a kind is not registered when we could not ask.", request: other, registered: asClaimKind(false, errors.New("connection refused")), want: want{err: "connection refused"}},
-		"Retired":        {reason: "We should leave claims alone whose kind is registered no more.", inventory: retired, registered: unregistered, want: want{untouched: "NotRegistered"}},
-		"Back":           {reason: "We should not decide on a kind that was registered again a moment ago.", inventory: retired, registered: registered, want: want{err: fmt.Sprintf(notYet, claimKindName)}},
+		"MalformedName": {
+			reason:    "We should ask nobody for a name that no ClaimKind can have.",
+			claimKind: "A b",
+			want:      want{err: "path: must end with the name of a ClaimKind", status: http.StatusBadRequest},
+		},
+		"NotToldWhether": {
+			reason:     "We should not say that a kind is not registered when we could not ask.",
+			request:    other,
+			registered: asClaimKind(false, errors.New("connection refused")),
+			want:       want{err: "connection refused"},
+		},
+		"Retired": {
+			reason:     "We should leave claims alone whose kind is registered no more.",
+			inventory:  retired,
+			registered: unregistered,
+			want:       want{untouched: "NotRegistered"},
+		},
+		"Back": {
+			reason:     "We should not decide on a kind that was registered again a moment ago.",
+			inventory:  retired,
+			registered: registered,
+			want:       want{err: fmt.Sprintf(notYet, claimKindName)},
+		},
 		"Faulty": {
 			reason:    "We should not bind by a registration that we do not understand.",
 			inventory: faulty,
-			want:      want{err: `claim kind "postgresqlinstances.database.example.org" has the choice.seed "Moon", which this release of classbind does not know: set spec.choice.seed to one of Claim, Request, or upgrade classbind`},
+			want: want{
+				err: `claim kind "postgresqlinstances.database.example.org" has the choice.seed "Moon", which this release of classbind does not know: ` +
+					`set spec.choice.seed to one of Claim, Request, or upgrade classbind`,
+			},
 		},
-		"NoObject":     {reason: "We should answer a caller that sends no object.", request: newRequest(""), want: want{err: "request.object: must be set", status: http.StatusBadRequest}},
-		"NotAnObject":  {reason: "We should answer a caller that sends something else.", request: newRequest(`["db"]`), want: want{err: "request.object: must be an object", status: http.StatusBadRequest}},
-		"NoOldObject":  {reason: "We should refuse an update without the old object.", request: newUpdate(``, `{}`), want: want{err: "request.oldObject: must be set", status: http.StatusBadRequest}},
-		"OldIsAList":   {reason: "We should say which of the two is wrong.", request: newUpdate(`[]`, `{}`), want: want{err: "request.oldObject: must be an object", status: http.StatusBadRequest}},
-		"ObjectIsText": {reason: "We should say which of the two is wrong.", request: newUpdate(`{}`, `"text"`), want: want{err: "request.object: must be an object", status: http.StatusBadRequest}},
-		"BeingDeleted": {reason: "We should leave a claim alone that is being deleted, whatever it asks for.", request: newRequest(`{"metadata":{"deletionTimestamp":"2020-01-01T00:00:00Z"},"spec":{` + mistyped + `}}`), want: want{untouched: "BeingDeleted"}},
-		"Explicit":     {reason: "We should leave an explicit claim alone, whatever its selector says.", request: newRequest(`{"spec":{"classRef":{"name":"mine"},` + mistyped + `}}`), want: want{untouched: "Settled"}},
+		"NoObject": {
+			reason:  "We should answer a caller that sends no object.",
+			request: newRequest(""),
+			want:    want{err: "request.object: must be set", status: http.StatusBadRequest},
+		},
+		"NotAnObject": {
+			reason:  "We should answer a caller that sends something else.",
+			request: newRequest(`["db"]`),
+			want:    want{err: "request.object: must be an object", status: http.StatusBadRequest},
+		},
+		"NoOldObject": {
+			reason:  "We should refuse an update without the old object.",
+			request: newUpdate(``, `{}`),
+			want:    want{err: "request.oldObject: must be set", status: http.StatusBadRequest},
+		},
+		"OldIsAList": {
+			reason:  "We should say which of the two is wrong.",
+			request: newUpdate(`[]`, `{}`),
+			want:    want{err: "request.oldObject: must be an object", status: http.StatusBadRequest},
+		},
+		"ObjectIsText": {
+			reason:  "We should say which of the two is wrong.",
+			request: newUpdate(`{}`, `"text"`),
+			want:    want{err: "request.object: must be an object", status: http.StatusBadRequest},
+		},
+		"BeingDeleted": {
+			reason:  "We should leave a claim alone that is being deleted, whatever it asks for.",
+			request: newRequest(`{"metadata":{"deletionTimestamp":"2020-01-01T00:00:00Z"},"spec":{` + mistyped + `}}`),
+			want:    want{untouched: "BeingDeleted"},
+		},
+		"Explicit": {
+			reason:  "We should leave an explicit claim alone, whatever its selector says.",
+			request: newRequest(`{"spec":{"classRef":{"name":"mine"},` + mistyped + `}}`),
+			want:    want{untouched: "Settled"},
+		},
 	} {
 		inBubble(t, name, func(t *testing.T) { // It may wait.
 			binder := newBinder(t, cmp.Or(tc.inventory, served))
@@ -139,12 +220,34 @@ func TestReviewAwaits(t *testing.T) {
 		want    string // the patch, or the error
 		after   time.Duration
 	}{
-		"InAMoment":       {reason: "We should bind a claim as soon as we have heard of its kind.", heardOf: 50 * time.Millisecond, want: bound, after: 50 * time.Millisecond},
+		"InAMoment": {
+			reason:  "We should bind a claim as soon as we have heard of its kind.",
+			heardOf: 50 * time.Millisecond,
+			want:    bound,
+			after:   50 * time.Millisecond,
+		},
 		"InTheLastMoment": {reason: "We should wait while there is a good chance.", heardOf: 980 * time.Millisecond, want: bound, after: 980 * time.Millisecond},
-		"TooLate":         {reason: "We should not keep the API server waiting for longer than a second.", heardOf: 1020 * time.Millisecond, want: notHeardOf, after: time.Second},
-		"Never":           {reason: "We should not take a kind that we have not heard of for one that is not registered.", want: notHeardOf, after: time.Second},
-		"NoTime":          {reason: "We should wait for no longer than the API server does.", heardOf: 200 * time.Millisecond, timeout: 100 * time.Millisecond, want: notHeardOf, after: 100 * time.Millisecond},
-		"Fault":           {reason: "We should not bind a claim whose registration is at fault, however late we hear of it.", heardOf: 50 * time.Millisecond, fault: true, want: "does not know", after: 50 * time.Millisecond},
+		"TooLate": {
+			reason:  "We should not keep the API server waiting for longer than a second.",
+			heardOf: 1020 * time.Millisecond,
+			want:    notHeardOf,
+			after:   time.Second,
+		},
+		"Never": {reason: "We should not take a kind that we have not heard of for one that is not registered.", want: notHeardOf, after: time.Second},
+		"NoTime": {
+			reason:  "We should wait for no longer than the API server does.",
+			heardOf: 200 * time.Millisecond,
+			timeout: 100 * time.Millisecond,
+			want:    notHeardOf,
+			after:   100 * time.Millisecond,
+		},
+		"Fault": {
+			reason:  "We should not bind a claim whose registration is at fault, however late we hear of it.",
+			heardOf: 50 * time.Millisecond,
+			fault:   true,
+			want:    "does not know",
+			after:   50 * time.Millisecond,
+		},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			inventory := selector.NewInventory()
@@ -361,7 +464,11 @@ func newRegistration(change ...func(*v1beta1.ClaimKindSpec)) *v1beta1.ClaimKind 
 func newClassKind(plural, kind string, namespaced bool) *inventory.ClassKind {
 	return inventory.NewClassKind(&v1beta1.ClassKind{
 		ObjectMeta: metav1.ObjectMeta{Name: plural + ".example.org"},
-		Spec:       v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: claimKindName}}, Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"}},
+		Spec: v1beta1.ClassKindSpec{
+			ClaimKinds: []v1beta1.ClaimKindLink{{Name: claimKindName}},
+			Default:    v1beta1.Source{Annotation: "default"},
+			Weight:     v1beta1.Source{Annotation: "weight"},
+		},
 	}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: kind}, namespaced)
 }
 
@@ -511,9 +618,28 @@ func TestReviewOfUpdates(t *testing.T) {
 			request: newUpdate(boundToGold, `{"spec":{}}`), want: claim.Restored,
 			patch: `[{"op":"add","path":"/spec/classRef","value":{"name":"gold"}}]`, counted: "restored",
 		},
-		"ClassesMissing": {reason: "We should need no class for that.", inventory: missing, request: newUpdate(boundToGold, `{"spec":{}}`), want: claim.Restored, patch: `[{"op":"add","path":"/spec/classRef","value":{"name":"gold"}}]`, counted: "restored"},
-		"NeverBound":     {reason: "We should bind no claim that is updated.", inventory: newInventory(newClaimKind(), index(sqlClasses, "silver @default=true")), request: newUpdate(`{}`, `{}`), want: claim.NotBound, counted: "untouched"},
-		"Changed":        {reason: "We should allow another class.", inventory: newInventory(newClaimKind()), request: newUpdate(boundToGold, `{"spec":{"classRef":{"name":"silver"}}}`), want: claim.Settled, counted: "untouched"},
+		"ClassesMissing": {
+			reason:    "We should need no class for that.",
+			inventory: missing,
+			request:   newUpdate(boundToGold, `{"spec":{}}`),
+			want:      claim.Restored,
+			patch:     `[{"op":"add","path":"/spec/classRef","value":{"name":"gold"}}]`,
+			counted:   "restored",
+		},
+		"NeverBound": {
+			reason:    "We should bind no claim that is updated.",
+			inventory: newInventory(newClaimKind(), index(sqlClasses, "silver @default=true")),
+			request:   newUpdate(`{}`, `{}`),
+			want:      claim.NotBound,
+			counted:   "untouched",
+		},
+		"Changed": {
+			reason:    "We should allow another class.",
+			inventory: newInventory(newClaimKind()),
+			request:   newUpdate(boundToGold, `{"spec":{"classRef":{"name":"silver"}}}`),
+			want:      claim.Settled,
+			counted:   "untouched",
+		},
 		"Allowed": {
 			reason:    "We should leave a claim alone for which the API server still has an entry from before.",
 			inventory: newInventory(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Reference.OnUnbind = v1beta1.AllowUnbind })),
@@ -551,9 +677,16 @@ func TestExpressionsSeeWhoAsks(t *testing.T) {
 		"NotInGroup": {"We should go by what it says.", group, `{"groups":["a"]}`, http.StatusOK, claim.NotYet},
 		"NoGroups":   {"We should refuse a claim on which an expression fails.", group, `{"username":"jane"}`, http.StatusOK, "no such key: groups"},
 		"Malformed":  {"We should refuse what no API server sends.", group, `{"groups":7}`, http.StatusBadRequest, "request.userInfo"},
-		"All":        {"We should show all that is known of who asks.", `request.userInfo.uid == '7' && request.userInfo.extra.scopes == ['x'] && !has(request.userInfo.groups)`, `{"username":"jane","uid":"7","groups":[],"extra":{"scopes":["x"]},"realm":1}`, http.StatusOK, `"patch"`},
-		"TooLong":    {"We should not decode more than we said.", group, `{"username":"` + strings.Repeat("x", v1beta1.MaxUserInfoBytes) + `"}`, http.StatusBadRequest, "request.userInfo: must have at most"},
-		"Unread":     {"We should not read what no expression looks at.", "", `{"groups":7}`, http.StatusOK, `"patch"`},
+		"All": {
+			"We should show all that is known of who asks.",
+			`request.userInfo.uid == '7' && request.userInfo.extra.scopes == ['x'] && !has(request.userInfo.groups)`,
+			`{"username":"jane","uid":"7","groups":[],"extra":{"scopes":["x"]},"realm":1}`, http.StatusOK, `"patch"`,
+		},
+		"TooLong": {
+			"We should not decode more than we said.", group,
+			`{"username":"` + strings.Repeat("x", v1beta1.MaxUserInfoBytes) + `"}`, http.StatusBadRequest, "request.userInfo: must have at most",
+		},
+		"Unread": {"We should not read what no expression looks at.", "", `{"groups":7}`, http.StatusOK, `"patch"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inventory := newInventory(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Claims.When = tc.bindWhen }), index(sqlClasses, "gold tier=gold"))
@@ -577,9 +710,16 @@ func TestWhoMayUse(t *testing.T) {
 		want             *access.Subject // that is asked about
 		answer           string
 	}{
-		"Requester": {"We should ask about who asks, with all that is known of him.", jane, v1beta1.UseByRequester, http.StatusOK, &access.Subject{User: "jane", UID: "5e1f", Groups: []string{"a", "b"}, Extra: map[string][]string{"scopes": {"x"}}}, `"patch"`},
+		"Requester": {
+			"We should ask about who asks, with all that is known of him.",
+			jane, v1beta1.UseByRequester, http.StatusOK,
+			&access.Subject{User: "jane", UID: "5e1f", Groups: []string{"a", "b"}, Extra: map[string][]string{"scopes": {"x"}}}, `"patch"`,
+		},
 		"Namespace": {"We should ask about the namespace, whoever asks.", jane, v1beta1.UseByNamespace, http.StatusOK, access.OfNamespace("team-a"), `"patch"`},
-		"NoName":    {"We should ask about nobody in the place of who asks.", `{"groups":["a"]}`, v1beta1.UseByRequester, http.StatusBadRequest, nil, "request.userInfo.username: must be set"},
+		"NoName": {
+			"We should ask about nobody in the place of who asks.", `{"groups":["a"]}`, v1beta1.UseByRequester, http.StatusBadRequest, nil,
+			"request.userInfo.username: must be set",
+		},
 		"Malformed": {"We should refuse what no API server sends.", `{"groups":7}`, v1beta1.UseByRequester, http.StatusBadRequest, nil, "request.userInfo"},
 		"NotAsked":  {"We should ask nothing where all may use all.", `{"groups":7}`, "", http.StatusOK, nil, `"patch"`},
 	} {
@@ -627,27 +767,112 @@ func TestCheck(t *testing.T) {
 		code    int32
 		message string
 	}{
-		"There":       {reason: "We should allow a class that the draw could give.", request: newRequest(named("SQLClass", "gold")), want: "MayHaveClass"},
-		"NotThere":    {reason: "We should refuse a class that is not there.", request: newRequest(named("SQLClass", "lead")), want: "NotFound", code: http.StatusForbidden, message: `it names the class "SQLClass/lead", which is not there: name another class, or leave it out (classbind explain -f FILE --unbound lists`},
-		"New":         {reason: "We should read a class that we do not know yet.", request: newRequest(named("SQLClass", "new")), want: "MayHaveClass"},
-		"Cordoned":    {reason: "We should refuse a class that is cordoned.", request: newRequest(named("SQLClass", "closed")), want: "Cordoned", code: http.StatusForbidden, message: `which is cordoned`},
-		"Mended":      {reason: "We should read a class again that may have been mended.", request: newRequest(named("SQLClass", "mended")), want: "MayHaveClass"},
-		"Gone":        {reason: "We should not say of a class what it was.", request: newRequest(named("SQLClass", "gone")), want: "NotFound", code: http.StatusForbidden, message: "not there"},
-		"Weightless":  {reason: "We should allow a class that only the draw does not give.", request: newRequest(named("SQLClass", "weightless")), want: "MayHaveClass"},
-		"OtherKind":   {reason: "We should refuse a class of another kind.", request: newRequest(named("Secret", "gold")), want: "OtherKind", code: http.StatusForbidden, message: `"Secret/gold", which is of a kind`},
-		"Offered":     {reason: "We should allow a class that is offered to all namespaces.", request: newRequest(inNamespace("aws", "wide")), want: "MayHaveClass"},
-		"NotOffered":  {reason: "We should refuse a class of another namespace.", kind: own, request: newRequest(inNamespace("aws", "wide")), want: "NotOffered", code: http.StatusForbidden, message: "in a namespace whose classes"},
-		"NotTold":     {reason: "We should not report whether it is there.", kind: own, request: newRequest(inNamespace("aws", "none")), want: "NotOffered", code: http.StatusForbidden, message: "in a namespace whose classes"},
-		"Fits":        {reason: "We should allow a class that fits.", kind: fits, request: newRequest(named("SQLClass", "gold")), want: "MayHaveClass"},
-		"Unfit":       {reason: "We should refuse a class that does not fit.", kind: fits, request: newRequest(named("SQLClass", "silver")), want: "Size", code: http.StatusForbidden, message: "too small"},
-		"Unnamed":     {reason: "We should leave alone a claim that names no class.", request: newRequest(`{"spec":{"size":2}}`), want: "NotBound"},
-		"Settled":     {reason: "We should leave alone a claim that is not ours.", request: newRequest(`{"spec":{"resourceRef":{},"classRef":{"name":"lead"}}}`), want: "MayHaveClass"},
-		"NotYet":      {reason: "We should leave alone a claim that is not ours yet.", kind: delayed, request: newRequest(named("SQLClass", "lead")), want: "MayHaveClass"},
-		"NotDefault":  {reason: "We should check a reference that counts as one.", kind: rebinds, request: newRequest(named("SQLClass", "lead")), want: "NotFound", code: http.StatusForbidden, message: "not there"},
-		"Same":        {reason: "We should let an update pass that does not touch the reference, whatever became of the class.", request: newUpdate(named("SQLClass", "lead"), named("SQLClass", "lead")), want: "SameReference"},
-		"Changed":     {reason: "We should check a reference that an update changes.", request: newUpdate(named("SQLClass", "gold"), named("SQLClass", "lead")), want: "NotFound", code: http.StatusForbidden, message: "not there"},
-		"First":       {reason: "We should check a reference that an update adds.", request: newUpdate(`{}`, named("SQLClass", "closed")), want: "Cordoned", code: http.StatusForbidden, message: "cordoned"},
-		"SubResource": {reason: "We should leave alone the status.", request: newRequest(named("SQLClass", "lead"), func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" }), want: "NotACreationOrUpdate"},
+		"There": {reason: "We should allow a class that the draw could give.", request: newRequest(named("SQLClass", "gold")), want: "MayHaveClass"},
+		"NotThere": {
+			reason:  "We should refuse a class that is not there.",
+			request: newRequest(named("SQLClass", "lead")),
+			want:    "NotFound",
+			code:    http.StatusForbidden,
+			message: `it names the class "SQLClass/lead", which is not there: name another class, or leave it out (classbind explain -f FILE --unbound lists`,
+		},
+		"New": {reason: "We should read a class that we do not know yet.", request: newRequest(named("SQLClass", "new")), want: "MayHaveClass"},
+		"Cordoned": {
+			reason:  "We should refuse a class that is cordoned.",
+			request: newRequest(named("SQLClass", "closed")),
+			want:    "Cordoned",
+			code:    http.StatusForbidden,
+			message: `which is cordoned`,
+		},
+		"Mended": {reason: "We should read a class again that may have been mended.", request: newRequest(named("SQLClass", "mended")), want: "MayHaveClass"},
+		"Gone": {
+			reason:  "We should not say of a class what it was.",
+			request: newRequest(named("SQLClass", "gone")),
+			want:    "NotFound",
+			code:    http.StatusForbidden,
+			message: "not there",
+		},
+		"Weightless": {
+			reason:  "We should allow a class that only the draw does not give.",
+			request: newRequest(named("SQLClass", "weightless")),
+			want:    "MayHaveClass",
+		},
+		"OtherKind": {
+			reason:  "We should refuse a class of another kind.",
+			request: newRequest(named("Secret", "gold")),
+			want:    "OtherKind",
+			code:    http.StatusForbidden,
+			message: `"Secret/gold", which is of a kind`,
+		},
+		"Offered": {reason: "We should allow a class that is offered to all namespaces.", request: newRequest(inNamespace("aws", "wide")), want: "MayHaveClass"},
+		"NotOffered": {
+			reason:  "We should refuse a class of another namespace.",
+			kind:    own,
+			request: newRequest(inNamespace("aws", "wide")),
+			want:    "NotOffered",
+			code:    http.StatusForbidden,
+			message: "in a namespace whose classes",
+		},
+		"NotTold": {
+			reason:  "We should not report whether it is there.",
+			kind:    own,
+			request: newRequest(inNamespace("aws", "none")),
+			want:    "NotOffered",
+			code:    http.StatusForbidden,
+			message: "in a namespace whose classes",
+		},
+		"Fits": {reason: "We should allow a class that fits.", kind: fits, request: newRequest(named("SQLClass", "gold")), want: "MayHaveClass"},
+		"Unfit": {
+			reason:  "We should refuse a class that does not fit.",
+			kind:    fits,
+			request: newRequest(named("SQLClass", "silver")),
+			want:    "Size",
+			code:    http.StatusForbidden,
+			message: "too small",
+		},
+		"Unnamed": {reason: "We should leave alone a claim that names no class.", request: newRequest(`{"spec":{"size":2}}`), want: "NotBound"},
+		"Settled": {
+			reason:  "We should leave alone a claim that is not ours.",
+			request: newRequest(`{"spec":{"resourceRef":{},"classRef":{"name":"lead"}}}`),
+			want:    "MayHaveClass",
+		},
+		"NotYet": {
+			reason:  "We should leave alone a claim that is not ours yet.",
+			kind:    delayed,
+			request: newRequest(named("SQLClass", "lead")),
+			want:    "MayHaveClass",
+		},
+		"NotDefault": {
+			reason:  "We should check a reference that counts as one.",
+			kind:    rebinds,
+			request: newRequest(named("SQLClass", "lead")),
+			want:    "NotFound",
+			code:    http.StatusForbidden,
+			message: "not there",
+		},
+		"Same": {
+			reason:  "We should let an update pass that does not touch the reference, whatever became of the class.",
+			request: newUpdate(named("SQLClass", "lead"), named("SQLClass", "lead")),
+			want:    "SameReference",
+		},
+		"Changed": {
+			reason:  "We should check a reference that an update changes.",
+			request: newUpdate(named("SQLClass", "gold"), named("SQLClass", "lead")),
+			want:    "NotFound",
+			code:    http.StatusForbidden,
+			message: "not there",
+		},
+		"First": {
+			reason:  "We should check a reference that an update adds.",
+			request: newUpdate(`{}`, named("SQLClass", "closed")),
+			want:    "Cordoned",
+			code:    http.StatusForbidden,
+			message: "cordoned",
+		},
+		"SubResource": {
+			reason:  "We should leave alone the status.",
+			request: newRequest(named("SQLClass", "lead"), func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" }),
+			want:    "NotACreationOrUpdate",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			registration := newRegistration(func(s *v1beta1.ClaimKindSpec) { s.Reference.Explicit = v1beta1.CheckExplicit })
@@ -657,7 +882,8 @@ func TestCheck(t *testing.T) {
 			sql := newClassKindFor(registration)
 			all := inventory.NewClasses(sql, []*inventory.Class{
 				newNamed(sql, "gold"), newNamed(sql, "silver"), newNamed(sql, "closed", v1beta1.CordonedAnnotation, "true"),
-				newNamed(sql, "weightless", "weight", "0"), newNamed(sql, "mended", v1beta1.CordonedAnnotation, "true"), newNamed(sql, "gone", v1beta1.CordonedAnnotation, "true"),
+				newNamed(sql, "weightless", "weight", "0"), newNamed(sql, "mended", v1beta1.CordonedAnnotation, "true"),
+				newNamed(sql, "gone", v1beta1.CordonedAnnotation, "true"),
 			})
 			classes := []*inventory.Classes{all}
 			if len(registration.Spec.Classes.Fits) == 0 { // The others are compiled for no expression.
@@ -722,7 +948,10 @@ func TestUnknownAnnotations(t *testing.T) {
 		}
 		assert.Equal(t, tc.want, got, tc.annotations)
 	}
-	assert.Len(t, mustReview(t, newAPIServer().guard(newInventory(newClaimKind())).Review, newGuardRequest(sqlClasses, "", object("silver", `,"annotations":{"classbind.io/wieght":"2"}`, ""))).Warnings, 1, "We should warn of one on a class.")
+	assert.Len(t, mustReview(
+		t, newAPIServer().guard(newInventory(newClaimKind())).Review,
+		newGuardRequest(sqlClasses, "", object("silver", `,"annotations":{"classbind.io/wieght":"2"}`, "")),
+	).Warnings, 1, "We should warn of one on a class.")
 	many, looked := newRequest(`{"metadata":{"annotations":{`+strings.Repeat(`"classbind.io/x":"",`, 1000)+`"classbind.io/x":""}}}`), 0
 	warnUnknown(&admissionv1.AdmissionResponse{}, many, func(string) bool { looked++; return true })
 	assert.Equal(t, maxLooked, looked, "We should look for a few, however many there are.")

@@ -42,7 +42,8 @@ func TestDeletion(t *testing.T) {
 	const stay = "; create the class again, or delete these claims and create them again"
 	const remedy = `; delete these claims first, or set spec.onDelete of the ClassKind "sqlclasses.example.org" to Warn`
 	const refusal = `sqlclasses.example.org "silver" is forbidden: ` + still + "12 claims of sqls.example.org" + remedy
-	const unknown = `cannot determine whether claims refer to the class "SQLClass/silver" (to delete it nevertheless, set spec.onDelete of the ClassKind "sqlclasses.example.org" to Warn): not listed yet`
+	const unknown = `cannot determine whether claims refer to the class "SQLClass/silver" (to delete it nevertheless, set spec.onDelete of the ` +
+		`ClassKind "sqlclasses.example.org" to Warn): not listed yet`
 	many := map[string]int64{"most.example.org": 90}
 	for i := range v1beta1.MaxErrors + 4 {
 		many[fmt.Sprintf("k%02d.example.org", i)] = 2
@@ -61,33 +62,65 @@ func TestDeletion(t *testing.T) {
 		err              string
 	}{
 		"Claims": {reason: "We should say whose class is gone, and what to do about it.", want: "HasClaims", warning: twelveWarned},
-		"Kinds":  {reason: "We should name the kind with the most claims first.", claims: map[string]int64{"a.example.org": 1, "b.example.org": 3, "c.example.org": 1}, want: "HasClaims", warning: still + "3 claims of b.example.org, 1 claim of a.example.org, 1 claim of c.example.org" + stay},
+		"Kinds": {
+			reason:  "We should name the kind with the most claims first.",
+			claims:  map[string]int64{"a.example.org": 1, "b.example.org": 3, "c.example.org": 1},
+			want:    "HasClaims",
+			warning: still + "3 claims of b.example.org, 1 claim of a.example.org, 1 claim of c.example.org" + stay,
+		},
 		"ManyKinds": {
 			reason: "We should not name more kinds than anybody reads.", claims: many, want: "HasClaims",
 			warning: still + "90 claims of most.example.org, 2 claims of k00.example.org, 2 claims of k01.example.org, 2 claims of k02.example.org, " +
-				"2 claims of k03.example.org, 2 claims of k04.example.org, 2 claims of k05.example.org, 2 claims of k06.example.org, 2 claims of k07.example.org, 2 claims of k08.example.org, " +
+				"2 claims of k03.example.org, 2 claims of k04.example.org, 2 claims of k05.example.org, 2 claims of k06.example.org, 2 claims of " +
+				"k07.example.org, 2 claims of k08.example.org, " +
 				"10 of other kinds" + stay,
 		},
-		"AtLeast":     {reason: "We should not pretend to know all claims.", incomplete: true, want: "HasClaims", warning: still + "at least 12 claims of sqls.example.org" + stay},
-		"NotCounted":  {reason: "We should say nothing of claims that we do not know.", claims: none, incomplete: true, want: "NoClaims"},
-		"NoClaims":    {reason: "We should say nothing where nobody has the class.", claims: none, want: "NoClaims"},
-		"OneOfMany":   {reason: "We should read the name in the class: deletecollection gives it nowhere else.", request: newDeletionRequest(sqlClasses, silver, func(r *admissionv1.AdmissionRequest) { r.Name = "" }), want: "HasClaims", warning: twelveWarned},
+		"AtLeast": {
+			reason:     "We should not pretend to know all claims.",
+			incomplete: true,
+			want:       "HasClaims",
+			warning:    still + "at least 12 claims of sqls.example.org" + stay,
+		},
+		"NotCounted": {reason: "We should say nothing of claims that we do not know.", claims: none, incomplete: true, want: "NoClaims"},
+		"NoClaims":   {reason: "We should say nothing where nobody has the class.", claims: none, want: "NoClaims"},
+		"OneOfMany": {
+			reason:  "We should read the name in the class: deletecollection gives it nowhere else.",
+			request: newDeletionRequest(sqlClasses, silver, func(r *admissionv1.AdmissionRequest) { r.Name = "" }),
+			want:    "HasClaims",
+			warning: twelveWarned,
+		},
 		"Another":     {reason: "We should not take one class for another.", request: newDeletionRequest(sqlClasses, object("gold", "", "")), want: "NoClaims"},
 		"AnotherKind": {reason: "We should not take one kind for another.", request: newDeletionRequest(pathClasses, silver), want: "NoClaims"},
 		"Update":      {reason: "We should leave alone what is no deletion.", request: newGuardRequest(sqlClasses, silver, silver), want: "NotADeletion"},
-		"Subresource": {reason: "We should leave a subresource alone, whose object may be of another kind.", request: newDeletionRequest(sqlClasses, "{}", func(r *admissionv1.AdmissionRequest) { r.SubResource = "scale" }), want: "NotADeletion"},
+		"Subresource": {
+			reason:  "We should leave a subresource alone, whose object may be of another kind.",
+			request: newDeletionRequest(sqlClasses, "{}", func(r *admissionv1.AdmissionRequest) { r.SubResource = "scale" }),
+			want:    "NotADeletion",
+		},
 		"NotRegistered": {
 			reason: "We should leave classes alone whose kind we do not watch, whatever they look like.", want: "NotRegistered",
 			request: newDeletionRequest(sqlClasses, "{}", func(r *admissionv1.AdmissionRequest) { r.Resource.Resource = "others" }),
 		},
 
-		"Allow":            {reason: "We should say nothing where nobody wants to hear it.", onDelete: v1beta1.AllowDeletion, want: "DeletionAllowed"},
-		"Deny":             {reason: "We should refuse, with the number and the way out.", onDelete: deny, want: "HasClaims", refusal: refusal},
-		"DenyAtLeast":      {reason: "We should refuse as soon as we know of a claim.", onDelete: deny, incomplete: true, want: "HasClaims", refusal: strings.Replace(refusal, "12 claims", "at least 12 claims", 1)},
-		"DenyNoClaims":     {reason: "We should let go what nobody has.", onDelete: deny, claims: none, want: "NoClaims"},
-		"DenyNotCounted":   {reason: "We should never let go what somebody may have.", onDelete: deny, claims: none, incomplete: true, err: unknown},
-		"LaterRelease":     {reason: "We should take a value that we do not know for Deny.", onDelete: later, want: "HasClaims", refusal: refusal},
-		"ClassKindUnknown": {reason: "We should never let go what somebody may have.", onDelete: deny, claims: none, unread: errors.New("no answer"), err: "no answer"},
+		"Allow": {reason: "We should say nothing where nobody wants to hear it.", onDelete: v1beta1.AllowDeletion, want: "DeletionAllowed"},
+		"Deny":  {reason: "We should refuse, with the number and the way out.", onDelete: deny, want: "HasClaims", refusal: refusal},
+		"DenyAtLeast": {
+			reason:     "We should refuse as soon as we know of a claim.",
+			onDelete:   deny,
+			incomplete: true,
+			want:       "HasClaims",
+			refusal:    strings.Replace(refusal, "12 claims", "at least 12 claims", 1),
+		},
+		"DenyNoClaims":   {reason: "We should let go what nobody has.", onDelete: deny, claims: none, want: "NoClaims"},
+		"DenyNotCounted": {reason: "We should never let go what somebody may have.", onDelete: deny, claims: none, incomplete: true, err: unknown},
+		"LaterRelease":   {reason: "We should take a value that we do not know for Deny.", onDelete: later, want: "HasClaims", refusal: refusal},
+		"ClassKindUnknown": {
+			reason:   "We should never let go what somebody may have.",
+			onDelete: deny,
+			claims:   none,
+			unread:   errors.New("no answer"),
+			err:      "no answer",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.claims == nil {
@@ -129,7 +162,10 @@ func TestDeletionRefusesWhatNoAPIServerSends(t *testing.T) {
 		"NoName":      {"We should refuse a class without a name.", object("", "", ""), class + "must have the name of a class"},
 		"LongName":    {"We should refuse a name that is longer than any.", object(strings.Repeat("n", 300), "", ""), class + "must have the name of a class"},
 		"Path":        {"We should refuse a name that no class has.", object("a/b", "", ""), class + "must have the name of a class"},
-		"Namespace":   {"We should refuse a namespace where classes have none.", object("silver", `,"namespace":"a"`, ""), class + "must have a namespace as classes of its kind have"},
+		"Namespace": {
+			"We should refuse a namespace where classes have none.", object("silver", `,"namespace":"a"`, ""),
+			class + "must have a namespace as classes of its kind have",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := newDeletion(nil, true).Review(t.Context(), newDeletionRequest(sqlClasses, tc.object))

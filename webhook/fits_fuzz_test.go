@@ -162,7 +162,11 @@ func newWorld(classes int) *world {
 	for i, plural := range []string{"as", "bs", "cs"} {
 		kind := inventory.NewClassKind(&v1beta1.ClassKind{
 			ObjectMeta: metav1.ObjectMeta{Name: plural + "." + worldGroup},
-			Spec:       v1beta1.ClassKindSpec{ClaimKinds: servedBy(plural), Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"}},
+			Spec: v1beta1.ClassKindSpec{
+				ClaimKinds: servedBy(plural),
+				Default:    v1beta1.Source{Annotation: "default"},
+				Weight:     v1beta1.Source{Annotation: "weight"},
+			},
 		}, schema.GroupVersionKind{Group: worldGroup, Version: "v1", Kind: string(rune('A' + i))}, plural == "cs")
 		var of []*inventory.Class
 		for i := range w.classes {
@@ -314,7 +318,11 @@ func (w *world) offers(claimKind, namespace string, c *plainClass) bool {
 
 // binder of a world, in which nothing changes.
 func (w *world) binder() *Binder {
-	return &Binder{Snapshot: w.inventory.Snapshot, ClaimKind: asClaimKind(false, nil), Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}}
+	return &Binder{
+		Snapshot:  w.inventory.Snapshot,
+		ClaimKind: asClaimKind(false, nil),
+		Decider:   &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now},
+	}
 }
 
 // FuzzBind posts any bytes to /bind, with 10,000 classes behind it.
@@ -450,7 +458,8 @@ func (c *fuzzedClaim) reviewOf(object string) string {
 	}
 	namespace, _ := json.Marshal(c.namespace)
 	quoted, _ := json.Marshal(name)
-	return fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"5e1f","kind":{"group":%[1]q,"version":"v1","kind":"Claim"},`+
+	return fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"5e1f","kind":{"group":%[1]q,`+
+		`"version":"v1","kind":"Claim"},`+
 		`"resource":{"group":%[1]q,"version":"v1","resource":%[2]q},"name":%[3]s,"namespace":%[4]s,"operation":"CREATE","dryRun":%[5]t,"object":%[6]s}}`,
 		worldGroup, c.claimKind(), quoted, namespace, c.which&dryRun != 0, object)
 }
@@ -478,9 +487,11 @@ func bindSeeds() []fuzzedClaim {
 	for _, selector := range []string{
 		`null`, `[]`, `7`, `1e999`, `-0`, `"a=1"`, `{"matchLabels":null,"matchExpressions":null}`, `{"matchExpressions":[null]}`, `{"matchLabels":{"a":null}}`,
 		`{"matchLabels":{"a":"1","a":"2"}}`, `{"matchLabels":{"a":"1"},"matchLabels":{"b":"2"}}`, `{"unknown":1}`, `{"matchLabels":{"a":1}}`,
-		`{"matchExpressions":[{"key":"a","operator":"Foo"}]}`, `{"matchExpressions":[{"key":"a","operator":"In"}]}`, `{"matchExpressions":[{"key":"a","operator":"In","values":[null]}]}`,
+		`{"matchExpressions":[{"key":"a","operator":"Foo"}]}`, `{"matchExpressions":[{"key":"a","operator":"In"}]}`,
+		`{"matchExpressions":[{"key":"a","operator":"In","values":[null]}]}`,
 		strings.Repeat("[", 5000) + strings.Repeat("]", 5000), strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000),
-		list(4000, `{}`), list(3500, `{"key":"","operator":""}`), list(8000, `{"key":"a","operator":"DoesNotExist"}`), list(64, `{"key":"a","operator":"DoesNotExist"}`),
+		list(4000, `{}`), list(3500, `{"key":"","operator":""}`), list(8000, `{"key":"a","operator":"DoesNotExist"}`),
+		list(64, `{"key":"a","operator":"DoesNotExist"}`),
 		list(2<<20/40, `{"key":"a","operator":"In","values":["1"]}`),
 		`{"matchExpressions":[{"key":"a","operator":"In","values":["` + strings.Repeat(`1","`, 500_000) + `"]}]}`,
 		list(1, strings.Join(absent, ",")), list(1, strings.Join(unequal, ",")), `{"matchLabels":{"a":"` + strings.Repeat(`\u003c`, 750<<10) + `"}}`,

@@ -141,7 +141,8 @@ func (c *fuzzedClass) review() string {
 	name, _ := json.Marshal(c.name)
 	namespace, _ := json.Marshal(c.within())
 	return fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"5e1f","kind":{"group":%[1]q,"version":"v1","kind":%[2]q},`+
-		`"resource":{"group":%[1]q,"version":"v1","resource":%[3]q},"name":%[4]s,"namespace":%[5]s,"operation":%[6]q,"dryRun":%[7]t,"object":%[8]s,"oldObject":%[9]s}}`,
+		`"resource":{"group":%[1]q,"version":"v1","resource":%[3]q},"name":%[4]s,"namespace":%[5]s,"operation":%[6]q,"dryRun":%[7]t,"object":%[8]s,`+
+		`"oldObject":%[9]s}}`,
 		worldGroup, strings.ToUpper(c.classKind()[:1]), c.classKind(), name, namespace, operation, c.which&dryRun != 0, c.object(c.mark, c.weight, 10), old)
 }
 

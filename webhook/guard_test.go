@@ -38,7 +38,11 @@ func TestGuardLeavesAlone(t *testing.T) {
 		request *admissionv1.AdmissionRequest
 		want    string
 	}{
-		"Deletion": {reason: "We should leave a deletion alone, which has no object.", request: newGuardRequest(sqlClasses, "", "", func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }), want: "NotACreationOrUpdate"},
+		"Deletion": {
+			reason:  "We should leave a deletion alone, which has no object.",
+			request: newGuardRequest(sqlClasses, "", "", func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }),
+			want:    "NotACreationOrUpdate",
+		},
 		"Subresource": {
 			reason:  "We should leave a subresource alone, whose object may be of another kind.",
 			request: newGuardRequest(sqlClasses, `{}`, `{}`, func(r *admissionv1.AdmissionRequest) { r.SubResource = "scale" }),
@@ -54,11 +58,31 @@ func TestGuardLeavesAlone(t *testing.T) {
 			request: newGuardRequest(sqlClasses, silver, object("silver", beingDeleted+`,"annotations":{"default":"true","weight":"much"}`, "")),
 			want:    "BeingDeleted",
 		},
-		"NotDefault":                         {reason: "We should leave a class alone that is not marked, before we know any other.", request: newGuardRequest(sqlClasses, "", object("gold", "", "")), want: "NotDefault"},
-		"DefaultNoMore":                      {reason: "We should let a class be default no more, before we know any other.", request: newGuardRequest(sqlClasses, silverMarked, silver), want: "NotDefault"},
-		"DefaultAlready":                     {reason: "We should leave a class alone that was default before, so that two that there are can be mended.", request: newGuardRequest(sqlClasses, silverMarked, silverMarked), want: "DefaultAlready"},
-		"DefaultAlreadyByPath":               {reason: "We should read the old object where the kind says.", request: newGuardRequest(pathClasses, pathMarked, pathMarked), want: "DefaultAlready"},
-		"DefaultAlreadyWithAMalformedWeight": {reason: "We should leave a weight alone that was malformed before.", request: newGuardRequest(sqlClasses, malformed, malformed), want: "DefaultAlready"},
+		"NotDefault": {
+			reason:  "We should leave a class alone that is not marked, before we know any other.",
+			request: newGuardRequest(sqlClasses, "", object("gold", "", "")),
+			want:    "NotDefault",
+		},
+		"DefaultNoMore": {
+			reason:  "We should let a class be default no more, before we know any other.",
+			request: newGuardRequest(sqlClasses, silverMarked, silver),
+			want:    "NotDefault",
+		},
+		"DefaultAlready": {
+			reason:  "We should leave a class alone that was default before, so that two that there are can be mended.",
+			request: newGuardRequest(sqlClasses, silverMarked, silverMarked),
+			want:    "DefaultAlready",
+		},
+		"DefaultAlreadyByPath": {
+			reason:  "We should read the old object where the kind says.",
+			request: newGuardRequest(pathClasses, pathMarked, pathMarked),
+			want:    "DefaultAlready",
+		},
+		"DefaultAlreadyWithAMalformedWeight": {
+			reason:  "We should leave a weight alone that was malformed before.",
+			request: newGuardRequest(sqlClasses, malformed, malformed),
+			want:    "DefaultAlready",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newAPIServer()
@@ -83,13 +107,24 @@ func TestGuardAdmits(t *testing.T) {
 		there   func(*apiServer)
 		want    []*coordinationv1.Lease // in the order in which they are taken
 	}{
-		"Creation":   {reason: "We should record who is created as default.", request: creation, want: created},
-		"Update":     {reason: "We should record the version of the old object: the new one has what its author wrote, or none.", request: newGuardRequest(sqlClasses, silver, strings.Replace(silverMarked, `"resourceVersion":"10",`, "", 1)), want: updated},
-		"Namespaced": {reason: "We should record the namespace of a class that has one.", request: newGuardRequest(rdsClasses, "", object("gold", markedInAWS, "")), want: []*coordinationv1.Lease{newLease(claimKindName, "rdsclasses.example.org/aws/gold", "gold-1", "")}},
+		"Creation": {reason: "We should record who is created as default.", request: creation, want: created},
+		"Update": {
+			reason:  "We should record the version of the old object: the new one has what its author wrote, or none.",
+			request: newGuardRequest(sqlClasses, silver, strings.Replace(silverMarked, `"resourceVersion":"10",`, "", 1)),
+			want:    updated,
+		},
+		"Namespaced": {
+			reason:  "We should record the namespace of a class that has one.",
+			request: newGuardRequest(rdsClasses, "", object("gold", markedInAWS, "")),
+			want:    []*coordinationv1.Lease{newLease(claimKindName, "rdsclasses.example.org/aws/gold", "gold-1", "")},
+		},
 		"SeveralClaimKinds": {
 			reason:  "We should take the Leases of all claim kinds in the order of their names.",
 			request: newGuardRequest(pathClasses, "", pathMarked),
-			want:    []*coordinationv1.Lease{newLease(otherClaimKindName, "pathclasses.example.org/path", "path-1", ""), newLease(claimKindName, "pathclasses.example.org/path", "path-1", "")},
+			want: []*coordinationv1.Lease{
+				newLease(otherClaimKindName, "pathclasses.example.org/path", "path-1", ""),
+				newLease(claimKindName, "pathclasses.example.org/path", "path-1", ""),
+			},
 		},
 		"OtherBeingDeleted": {
 			reason:  "We should not count a default that is being deleted, whoever names it.",
@@ -172,11 +207,19 @@ func TestGuardRefuses(t *testing.T) {
 		there   func(*apiServer)
 		want    want
 	}{
-		"Update": {reason: "We should name the default, and the commands that move it and that take it away.", request: update, there: goldHolds, want: want{"sqlclasses", "silver", "SQLClass/gold", "run", "sqlclasses.example.org/silver", unmarkGold, "sqlclasses.example.org/gold", ""}},
+		"Update": {
+			reason:  "We should name the default, and the commands that move it and that take it away.",
+			request: update,
+			there:   goldHolds,
+			want:    want{"sqlclasses", "silver", "SQLClass/gold", "run", "sqlclasses.example.org/silver", unmarkGold, "sqlclasses.example.org/gold", ""},
+		},
 		"Creation": {
 			reason:  "We should say that a class has to be there before the default can be moved to it.",
 			request: newGuardRequest(sqlClasses, "", silverMarked), there: goldHolds,
-			want: want{"sqlclasses", "silver", "SQLClass/gold", "create this class without its mark, then run", "sqlclasses.example.org/silver", unmarkGold, "sqlclasses.example.org/gold", ""},
+			want: want{
+				"sqlclasses", "silver", "SQLClass/gold", "create this class without its mark, then run", "sqlclasses.example.org/silver", unmarkGold,
+				"sqlclasses.example.org/gold", "",
+			},
 		},
 		"ToANamespace": {
 			reason:  "We should name the namespace of a class that is to become default.",
@@ -188,7 +231,11 @@ func TestGuardRefuses(t *testing.T) {
 			request: newGuardRequest(rdsClasses, object("bronze", `,"namespace":"aws"`, ""), object("bronze", markedInAWS, "")),
 			known:   []*inventory.Classes{index(rdsClasses, "gold @default=true")},
 			there:   func(s *apiServer) { s.classes["rdsclasses.example.org/aws/gold"] = object("gold", markedInAWS, "") },
-			want:    want{"rdsclasses", "bronze", "RDSClass/aws/gold", "run", "rdsclasses.example.org/aws/bronze", "kubectl annotate rdsclasses.example.org gold --namespace aws default-", "rdsclasses.example.org/aws/gold", ""},
+			want: want{
+				"rdsclasses", "bronze", "RDSClass/aws/gold", "run", "rdsclasses.example.org/aws/bronze",
+				"kubectl annotate rdsclasses.example.org gold --namespace aws default-",
+				"rdsclasses.example.org/aws/gold", "",
+			},
 		},
 		"FromAField": {
 			reason:  "We should say how to remove a field, where that is the mark, however long ago it was set.",
@@ -268,7 +315,10 @@ func TestGuardOfRegisteredClaimKinds(t *testing.T) {
 	request := newGuardRequest(pathClasses, path, pathMarked)
 	response := mustReview(t, s.stores(request).guard(onlyOther).Review, request)
 	assert.True(t, response.Allowed)
-	assert.Equal(t, []string{"get " + leaseOf(otherClaimKindName), "create " + leaseOf(otherClaimKindName)}, s.Done, "We should take no Lease of a claim kind that is not registered.")
+	assert.Equal(
+		t, []string{"get " + leaseOf(otherClaimKindName), "create " + leaseOf(otherClaimKindName)}, s.Done,
+		"We should take no Lease of a claim kind that is not registered.",
+	)
 
 	response = mustReview(t, s.guard(onlyOther).Review, newGuardRequest(sqlClasses, silver, silverMarked))
 	assert.Equal(t, untouched("NoClaimKind"), response, "We should leave a class alone that serves no registered claim kind.")
@@ -330,19 +380,52 @@ func TestGuardCannotAnswer(t *testing.T) {
 		},
 		"NotHeardOf": {
 			reason:  "We should not pass over a claim kind that we are about to hear of.",
-			request: update, change: knowsNothing(true, nil), want: `claim kind "mysqlinstances.database.example.org" is not registered on this replica yet; try again in a moment`,
+			request: update,
+			change:  knowsNothing(true, nil),
+			want:    `claim kind "mysqlinstances.database.example.org" is not registered on this replica yet; try again in a moment`,
 		},
-		"ClaimKind": {reason: "We should not pass over a claim kind of which we cannot tell.", request: update, change: knowsNothing(false, refused), want: "connection refused"},
-		"Namespace": {reason: "We should not go on where we cannot determine whether a namespace is there.", request: newGuardRequest(rdsClasses, "", object("gold", markedInAWS, "")), there: at(1, "get namespace", "aws", fail), want: "connection refused"},
-		"ClassKind": {reason: "We should not leave a class alone of whose kind we cannot determine whether it is registered.", request: update, there: at(1, "get class kind", pathClasses.Name, fail), want: "connection refused"},
+		"ClaimKind": {
+			reason:  "We should not pass over a claim kind of which we cannot tell.",
+			request: update,
+			change:  knowsNothing(false, refused),
+			want:    "connection refused",
+		},
+		"Namespace": {
+			reason:  "We should not go on where we cannot determine whether a namespace is there.",
+			request: newGuardRequest(rdsClasses, "", object("gold", markedInAWS, "")),
+			there:   at(1, "get namespace", "aws", fail),
+			want:    "connection refused",
+		},
+		"ClassKind": {
+			reason:  "We should not leave a class alone of whose kind we cannot determine whether it is registered.",
+			request: update,
+			there:   at(1, "get class kind", pathClasses.Name, fail),
+			want:    "connection refused",
+		},
 		"MalformedLease": {
 			reason:  "We should say what to do about a Lease that somebody spoilt, and not take it for free.",
 			request: update, there: func(s *apiServer) { s.All[leaseOf(claimKindName)].Annotations = map[string]string{} },
-			want: `cannot get the Lease of claim kind "postgresqlinstances.database.example.org": somebody else changed it (holderIdentity "sqlclasses.example.org/gold"): kubectl delete lease default.postgresqlinstances.database.example.org --namespace `,
+			want: `cannot get the Lease of claim kind "postgresqlinstances.database.example.org": somebody else changed it (holderIdentity ` +
+				`"sqlclasses.example.org/gold"): kubectl delete lease default.postgresqlinstances.database.example.org --namespace `,
 		},
-		"ClassKindOfTheOther": {reason: "We should not pass over another whose kind we cannot get.", request: update, there: at(1, "get class kind", sqlClasses.Name, fail), want: unreadable},
-		"Other":               {reason: "We should not pass over another that we cannot get.", request: update, there: at(1, "get class", "gold", fail), want: unreadable},
-		"ClassKindForTheText": {reason: "We should not refuse without a way out.", request: update, there: at(2, "get class kind", sqlClasses.Name, fail), want: "connection refused"},
+		"ClassKindOfTheOther": {
+			reason:  "We should not pass over another whose kind we cannot get.",
+			request: update,
+			there:   at(1, "get class kind", sqlClasses.Name, fail),
+			want:    unreadable,
+		},
+		"Other": {
+			reason:  "We should not pass over another that we cannot get.",
+			request: update,
+			there:   at(1, "get class", "gold", fail),
+			want:    unreadable,
+		},
+		"ClassKindForTheText": {
+			reason:  "We should not refuse without a way out.",
+			request: update,
+			there:   at(2, "get class kind", sqlClasses.Name, fail),
+			want:    "connection refused",
+		},
 		"ClassKindForTheTextIsGone": {
 			reason:  "We should not refuse for the sake of a class whose kind was deleted while we looked.",
 			request: update, want: `class kind "sqlclasses.example.org" was just deleted; try again`,
@@ -386,24 +469,62 @@ func TestGuardRefusesWhatIsNoClass(t *testing.T) {
 		request *admissionv1.AdmissionRequest
 		want    string
 	}{
-		"NoObject":         {"We should answer a caller that sends no object.", newGuardRequest(sqlClasses, "", ""), "request.object: must be an object"},
-		"NotAnObject":      {"We should answer a caller that sends something else.", newGuardRequest(sqlClasses, "", `["gold"]`), "request.object: must be an object"},
-		"Null":             {"We should answer a caller that sends nothing.", newGuardRequest(sqlClasses, "", "null"), "request.object: must be an object"},
-		"NoName":           {"We should answer a caller that names no class.", called("", "gold-1"), "request.object" + name},
-		"LongName":         {"We should record no name that cannot be.", called(long, "gold-1"), "request.object: metadata.name: must be a text, and no longer than a name may be"},
-		"PathName":         {"We should record no name that we could not read from a Lease.", called("a/b/c", "gold-1"), "request.object" + name},
-		"NoUID":            {"We should record no class that we could not distinguish from another.", called("gold", ""), "request.object" + uid},
-		"LongUID":          {"We should record no uid that cannot be.", called("gold", long), "request.object: metadata.uid: must be a text, and no longer than a name may be"},
-		"StrangeUID":       {"We should record no uid that cannot be.", called("gold", "a b\n"), "request.object" + uid},
-		"Namespace":        {"We should not take a class for one in a namespace whose kind has none.", newGuardRequest(sqlClasses, "", object("gold", markedInAWS, "")), "request.object" + namespace},
-		"NoNamespace":      {"We should ask for the namespace of a class.", newGuardRequest(rdsClasses, "", object("gold", marked, "")), "request.object" + namespace},
-		"NotANamespace":    {"We should record no namespace that cannot be.", newGuardRequest(rdsClasses, "", object("gold", `,"namespace":"a.b"`+marked, "")), "request.object" + namespace},
-		"NoOldObject":      {"We should answer a caller that sends no old object.", newGuardRequest(sqlClasses, "null", silverMarked), "request.oldObject: must be an object"},
-		"OldIsNone":        {"We should answer a caller that sends something else.", newGuardRequest(sqlClasses, `"gold"`, silverMarked), "request.oldObject: must be an object"},
-		"OldIsAnother":     {"We should not take another class for what it was.", newGuardRequest(sqlClasses, object("gold", "", ""), silverMarked), "request.oldObject" + notBefore},
-		"OldHasAnotherUID": {"We should not take another class for what it was.", newGuardRequest(sqlClasses, strings.Replace(silver, "silver-1", "silver-0", 1), silverMarked), "request.oldObject" + notBefore},
-		"OddVersion":       {"We should record no text that no API server has for a version.", newGuardRequest(sqlClasses, strings.Replace(silver, `"resourceVersion":"10"`, `"resourceVersion":"<10>"`, 1), silverMarked), "request.oldObject" + notBefore},
-		"NoVersion":        {"We should not take an update for a creation.", newGuardRequest(sqlClasses, strings.Replace(silver, `"resourceVersion":"10"`, `"generation":1`, 1), silverMarked), "request.oldObject" + notBefore},
+		"NoObject": {"We should answer a caller that sends no object.", newGuardRequest(sqlClasses, "", ""), "request.object: must be an object"},
+		"NotAnObject": {
+			"We should answer a caller that sends something else.", newGuardRequest(sqlClasses, "", `["gold"]`),
+			"request.object: must be an object",
+		},
+		"Null":   {"We should answer a caller that sends nothing.", newGuardRequest(sqlClasses, "", "null"), "request.object: must be an object"},
+		"NoName": {"We should answer a caller that names no class.", called("", "gold-1"), "request.object" + name},
+		"LongName": {
+			"We should record no name that cannot be.", called(long, "gold-1"),
+			"request.object: metadata.name: must be a text, and no longer than a name may be",
+		},
+		"PathName": {"We should record no name that we could not read from a Lease.", called("a/b/c", "gold-1"), "request.object" + name},
+		"NoUID":    {"We should record no class that we could not distinguish from another.", called("gold", ""), "request.object" + uid},
+		"LongUID": {
+			"We should record no uid that cannot be.", called("gold", long),
+			"request.object: metadata.uid: must be a text, and no longer than a name may be",
+		},
+		"StrangeUID": {"We should record no uid that cannot be.", called("gold", "a b\n"), "request.object" + uid},
+		"Namespace": {
+			"We should not take a class for one in a namespace whose kind has none.",
+			newGuardRequest(sqlClasses, "", object("gold", markedInAWS, "")), "request.object" + namespace,
+		},
+		"NoNamespace": {
+			"We should ask for the namespace of a class.", newGuardRequest(rdsClasses, "", object("gold", marked, "")),
+			"request.object" + namespace,
+		},
+		"NotANamespace": {
+			"We should record no namespace that cannot be.", newGuardRequest(rdsClasses, "", object("gold", `,"namespace":"a.b"`+marked, "")),
+			"request.object" + namespace,
+		},
+		"NoOldObject": {
+			"We should answer a caller that sends no old object.", newGuardRequest(sqlClasses, "null", silverMarked),
+			"request.oldObject: must be an object",
+		},
+		"OldIsNone": {
+			"We should answer a caller that sends something else.", newGuardRequest(sqlClasses, `"gold"`, silverMarked),
+			"request.oldObject: must be an object",
+		},
+		"OldIsAnother": {
+			"We should not take another class for what it was.", newGuardRequest(sqlClasses, object("gold", "", ""), silverMarked),
+			"request.oldObject" + notBefore,
+		},
+		"OldHasAnotherUID": {
+			"We should not take another class for what it was.",
+			newGuardRequest(sqlClasses, strings.Replace(silver, "silver-1", "silver-0", 1), silverMarked), "request.oldObject" + notBefore,
+		},
+		"OddVersion": {
+			"We should record no text that no API server has for a version.",
+			newGuardRequest(sqlClasses, strings.Replace(silver, `"resourceVersion":"10"`, `"resourceVersion":"<10>"`, 1), silverMarked),
+			"request.oldObject" + notBefore,
+		},
+		"NoVersion": {
+			"We should not take an update for a creation.",
+			newGuardRequest(sqlClasses, strings.Replace(silver, `"resourceVersion":"10"`, `"generation":1`, 1), silverMarked),
+			"request.oldObject" + notBefore,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newAPIServer()
@@ -435,7 +556,8 @@ func TestGuardDoesNotBelieve(t *testing.T) {
 			}
 			response := mustReview(t, s.guard(newInventory(newClaimKind())).Review, request)
 			assert.Equal(t, refusal(http.StatusConflict, metav1.StatusReasonConflict,
-				`Operation cannot be fulfilled on sqlclasses.example.org "silver": the object has been modified; please apply your changes to the latest version and try again`,
+				`Operation cannot be fulfilled on sqlclasses.example.org "silver": the object has been modified; please apply your changes to the latest `+
+					`version and try again`,
 				metav1.StatusDetails{Group: "example.org", Kind: "sqlclasses", Name: "silver"}, map[string]string{"reason": "Conflict"},
 			), response, "We should answer as the API server would: %s", tc.reason)
 			assert.Empty(t, s.All, "We should hold no Lease for what cannot be stored.")
@@ -449,8 +571,16 @@ func TestGuardOfAMissingClassKind(t *testing.T) {
 		change func(*v1beta1.ClaimKindSpec)
 		fault  string
 	}{
-		"Alone":        {reason: "We should not decide without classes that may be default.", change: func(*v1beta1.ClaimKindSpec) {}, fault: v1beta1.ReasonClassKindMissing},
-		"UnknownValue": {reason: "We should not decide without them where no claim can be bound for another reason.", change: func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = "Cheapest" }, fault: v1beta1.ReasonUnknownValue},
+		"Alone": {
+			reason: "We should not decide without classes that may be default.",
+			change: func(*v1beta1.ClaimKindSpec) {},
+			fault:  v1beta1.ReasonClassKindMissing,
+		},
+		"UnknownValue": {
+			reason: "We should not decide without them where no claim can be bound for another reason.",
+			change: func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = "Cheapest" },
+			fault:  v1beta1.ReasonUnknownValue,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newAPIServer()
@@ -459,13 +589,18 @@ func TestGuardOfAMissingClassKind(t *testing.T) {
 			for range 2 { // The second time, the view is changed and not rebuilt.
 				require.Equal(t, tc.fault, i.Snapshot()[claimKindName].Fault.Reason, tc.reason)
 				_, err := s.guard(i).Review(t.Context(), newGuardRequest(sqlClasses, "", silverMarked))
-				require.EqualError(t, err, `cannot determine whether "postgresqlinstances.database.example.org" has a default class: the classes of "rdsclasses.example.org", which were offered to claims of "postgresqlinstances.database.example.org" before, are not known yet (to go on without them, run: kubectl annotate classkind rdsclasses.example.org classbind.io/ignored=true): no answer`, tc.reason)
+				require.EqualError(t, err, `cannot determine whether "postgresqlinstances.database.example.org" has a default class: the classes of `+
+					`"rdsclasses.example.org", which were offered to claims of "postgresqlinstances.database.example.org" before, are not known yet (to go `+
+					`on without them, run: kubectl annotate classkind rdsclasses.example.org classbind.io/ignored=true): no answer`, tc.reason)
 				assert.Empty(t, s.Done)
 				i.SetClasses(index(sqlClasses, "gold"))
 			}
 			i.Ignore(rdsClasses.Name, rdsClasses.ClaimKinds)
 			_, err := s.guard(i).Review(t.Context(), newGuardRequest(sqlClasses, "", silverMarked))
-			require.ErrorContains(t, err, "one of them may be the default: remove the annotation classbind.io/ignored of the ClassKind, or delete the ClassKind", "We should keep one default, though claims are bound without them.")
+			require.ErrorContains(
+				t, err, "one of them may be the default: remove the annotation classbind.io/ignored of the ClassKind, or delete the ClassKind",
+				"We should keep one default, though claims are bound without them.",
+			)
 			i.SetClasses(index(rdsClasses))
 			request := newGuardRequest(sqlClasses, "", silverMarked)
 			response := mustReview(t, s.stores(request).guard(i).Review, request)
@@ -492,7 +627,10 @@ func TestGuardSaysWhy(t *testing.T) {
 	review(newAPIServer(), newGuardRequest(rdsClasses, "", object("gold", markedInAWS, "")))
 	require.Len(t, lines, 2, "We should log one line a decision.")
 	for i, parts := range [][]string{
-		{`"class"="PathClass/path"`, `"requestUID"="5e1f"`, `"operation"="UPDATE"`, `"allowed"=false`, `"reason"="SecondDefault"`, `"inTheWay"="sqlclasses.example.org/gold"`, `"dryRun"=true`},
+		{
+			`"class"="PathClass/path"`, `"requestUID"="5e1f"`, `"operation"="UPDATE"`, `"allowed"=false`, `"reason"="SecondDefault"`,
+			`"inTheWay"="sqlclasses.example.org/gold"`, `"dryRun"=true`,
+		},
 		{`"class"="RDSClass/aws/gold"`, `"operation"="CREATE"`, `"allowed"=true`, `"reason"="OneDefault"`, `"inTheWay"=""`, `"dryRun"=false`},
 	} {
 		for _, part := range parts {
@@ -574,13 +712,28 @@ func TestGuardOfSeats(t *testing.T) {
 				"classbind set-default tenantclasses.example.org/silver --for postgresqlinstances.database.example.org; " +
 				`to take it from "TenantClass/gold" only, run: kubectl annotate tenantclasses.example.org gold default-`},
 		},
-		"MarkedAndMoved": {"We should take the seat of the new object.", silver("", inB), silver(marked, inA), want{reason: "OneDefault", lease: partitionLease("a")}},
-		"Moved":          {"We should take a move to another partition for becoming default there.", silver(marked, inA), silver(marked, inC), want{reason: "OneDefault", lease: partitionLease("c")}},
+		"MarkedAndMoved": {
+			"We should take the seat of the new object.", silver("", inB), silver(marked, inA),
+			want{reason: "OneDefault", lease: partitionLease("a")},
+		},
+		"Moved": {
+			"We should take a move to another partition for becoming default there.",
+			silver(marked, inA), silver(marked, inC),
+			want{reason: "OneDefault", lease: partitionLease("c")},
+		},
 		"MovedToTheSame": {
 			"We should refuse a move to a partition that has a default; set-default would leave the class where it is.", silver(marked, inA), silver(marked, inB),
-			want{reason: "SecondDefault", code: http.StatusForbidden, message: taken + `to take it from "TenantClass/gold", run: ` + "kubectl annotate tenantclasses.example.org gold default-; then try again"},
+			want{
+				reason:  "SecondDefault",
+				code:    http.StatusForbidden,
+				message: taken + `to take it from "TenantClass/gold", run: ` + "kubectl annotate tenantclasses.example.org gold default-; then try again",
+			},
 		},
-		"Stays":        {"We should leave a default alone that stays in its seat, even if there are two.", silver(marked, inB), silver(weighed, inB+`,"more":1`), want{reason: "DefaultAlready"}},
+		"Stays": {
+			"We should leave a default alone that stays in its seat, even if there are two.",
+			silver(marked, inB), silver(weighed, inB+`,"more":1`),
+			want{reason: "DefaultAlready"},
+		},
 		"ServesNobody": {"We should leave a class alone that serves nobody.", "", silver(marked, unfit), want{reason: "NoClaimKind"}},
 		"Unknown": {
 			"We should refuse a default nobody knows for whom.", "", silver(marked, nowhere),
@@ -588,7 +741,11 @@ func TestGuardOfSeats(t *testing.T) {
 				`it cannot become default, because the claims that it would serve cannot be determined: the expression spec.classes.partition.class of claim kind ` +
 				`"postgresqlinstances.database.example.org" fails for "TenantClass/silver": no such key: tenant`},
 		},
-		"UnknownFit": {"We should refuse a default if it cannot be determined whether it serves.", "", silver(marked, `"tenant":"a"`), want{reason: "SeatUnknown", code: http.StatusUnprocessableEntity, message: "the expression spec.classes.fits[Database].expression fails"}},
+		"UnknownFit": {
+			"We should refuse a default if it cannot be determined whether it serves.",
+			"", silver(marked, `"tenant":"a"`),
+			want{reason: "SeatUnknown", code: http.StatusUnprocessableEntity, message: "the expression spec.classes.fits[Database].expression fails"},
+		},
 		"KnownNoMore": {
 			"We should let a default lose its seat, and say so.", silver(marked, inB), silver(marked, nowhere),
 			want{reason: "DefaultAlready", warning: "the class is marked default, but is the default of no claims, because its partition is unknown: " +
@@ -680,7 +837,9 @@ func TestGuardOfUnreadFields(t *testing.T) {
 	require.ErrorContains(t, err, "are being read again", "We should not take a field for absent that we did not read.")
 	assert.Empty(t, w.Done)
 
-	request = newGuardRequest(w.kinds[w.classes.Name], tenantClass("silver", marked, `"tenant":"a","database":true`), tenantClass("silver", marked, `"tenant":"b","database":true`))
+	request = newGuardRequest(w.kinds[w.classes.Name], tenantClass("silver", marked, `"tenant":"a","database":true`), tenantClass(
+		"silver", marked, `"tenant":"b","database":true`,
+	))
 	_, err = w.stores(request).guard(i).Review(t.Context(), request)
 	require.ErrorContains(t, err, "are being read again", "We should not take a field for unchanged that we did not read.")
 }

@@ -77,22 +77,71 @@ func TestMetricsOfClaims(t *testing.T) {
 		request *admissionv1.AdmissionRequest
 		want    []string
 	}{
-		"Bound":             {reason: "We should count a claim that got a class, and observe how long that took.", request: newRequest(wantsGold), want: []string{as("bound"), chosen}},
-		"BoundAfterAWait":   {reason: "We should count what came of waiting.", newer: gold, request: newRequest(wantsGold), want: []string{as("bound"), fmt.Sprintf(waited, "found"), chosen}},
-		"UnmatchedAdmitted": {reason: "We should count a claim that is created without a class.", newer: silver, request: newRequest(`{}`), want: []string{as("unmatched_admitted"), fmt.Sprintf(waited, "none"), chosen}},
-		"UnmatchedWaiting":  {reason: "We should count a claim that is bound later.", kind: later, newer: silver, request: newRequest(`{}`), want: []string{as("unmatched_waiting"), fmt.Sprintf(waited, "none"), chosen}},
-		"UnmatchedDenied":   {reason: "We should count a claim that is refused for want of a class.", kind: deny, newer: silver, request: newRequest(`{}`), want: []string{as("unmatched_denied"), fmt.Sprintf(waited, "none"), chosen}},
-		"Untouched":         {reason: "We should count a claim that has its class.", request: newRequest(`{"spec":{"classRef":{"name":"mine"}}}`), want: []string{as("untouched")}},
-		"Malformed":         {reason: "We should count a claim whose selector cannot be read.", request: newRequest(`{"spec":{` + mistyped + `}}`), want: []string{as("malformed")}},
+		"Bound": {
+			reason:  "We should count a claim that got a class, and observe how long that took.",
+			request: newRequest(wantsGold),
+			want:    []string{as("bound"), chosen},
+		},
+		"BoundAfterAWait": {
+			reason:  "We should count what came of waiting.",
+			newer:   gold,
+			request: newRequest(wantsGold),
+			want:    []string{as("bound"), fmt.Sprintf(waited, "found"), chosen},
+		},
+		"UnmatchedAdmitted": {
+			reason:  "We should count a claim that is created without a class.",
+			newer:   silver,
+			request: newRequest(`{}`),
+			want:    []string{as("unmatched_admitted"), fmt.Sprintf(waited, "none"), chosen},
+		},
+		"UnmatchedWaiting": {
+			reason:  "We should count a claim that is bound later.",
+			kind:    later,
+			newer:   silver,
+			request: newRequest(`{}`),
+			want:    []string{as("unmatched_waiting"), fmt.Sprintf(waited, "none"), chosen},
+		},
+		"UnmatchedDenied": {
+			reason:  "We should count a claim that is refused for want of a class.",
+			kind:    deny,
+			newer:   silver,
+			request: newRequest(`{}`),
+			want:    []string{as("unmatched_denied"), fmt.Sprintf(waited, "none"), chosen},
+		},
+		"Untouched": {
+			reason:  "We should count a claim that has its class.",
+			request: newRequest(`{"spec":{"classRef":{"name":"mine"}}}`),
+			want:    []string{as("untouched")},
+		},
+		"Malformed": {
+			reason:  "We should count a claim whose selector cannot be read.",
+			request: newRequest(`{"spec":{` + mistyped + `}}`),
+			want:    []string{as("malformed")},
+		},
 		"Broken": {
 			reason: "We should count a claim that we cannot answer for.", newer: silver,
 			change:  func(b *Binder) { b.Decider.Broken = func(string) error { return errors.New("refused") } },
 			request: newRequest(wantsGold), want: []string{as("unavailable"), fmt.Sprintf(waited, "none"), chosen},
 		},
-		"Fault":         {reason: "We should name the kind whose registration is at fault.", kind: faulty, request: newRequest(wantsGold), want: []string{as("unavailable")}},
-		"Closed":        {reason: "We should name no kind while we know none.", change: func(b *Binder) { b.Snapshot = selector.NewInventory().Snapshot }, request: newRequest(wantsGold), want: []string{fmt.Sprintf(bare, "unavailable")}},
-		"NotRegistered": {reason: "We should name no kind that is not registered.", change: func(b *Binder) { b.ClaimKind = asClaimKind(false, nil) }, request: newRequest(wantsGold, unheardOf), want: []string{fmt.Sprintf(bare, "untouched")}},
-		"NoReview":      {reason: "We should not count what no API server sends.", request: newRequest(`[]`)},
+		"Fault": {
+			reason:  "We should name the kind whose registration is at fault.",
+			kind:    faulty,
+			request: newRequest(wantsGold),
+			want:    []string{as("unavailable")},
+		},
+		"Closed": {
+			reason:  "We should name no kind while we know none.",
+			change:  func(b *Binder) { b.Snapshot = selector.NewInventory().Snapshot },
+			request: newRequest(wantsGold),
+			want:    []string{fmt.Sprintf(bare, "unavailable")},
+		},
+		"NotRegistered": {
+			reason:  "We should name no kind that is not registered.",
+			change:  func(b *Binder) { b.ClaimKind = asClaimKind(false, nil) },
+			request: newRequest(wantsGold, unheardOf),
+			want:    []string{fmt.Sprintf(bare, "untouched")},
+		},
+		"NoReview": {reason: "We should not count what no API server sends.", request: newRequest(`[]`)},
 	} {
 		inDryRunToo(t, name, tc.request, func(t *testing.T, request *admissionv1.AdmissionRequest) {
 			var metrics *Metrics
@@ -133,15 +182,47 @@ func TestMetricsOfClasses(t *testing.T) {
 		request *admissionv1.AdmissionRequest
 		want    string
 	}{
-		"Admitted":       {reason: "We should count a default.", request: rds, want: fmt.Sprintf(guarded, rdsClasses.Name, "admitted")},
-		"Untouched":      {reason: "We should count a class that is not marked.", request: newGuardRequest(sqlClasses, "", silver), want: fmt.Sprintf(guarded, sqlClasses.Name, "untouched")},
-		"NotRegistered":  {reason: "We should name no kind that is not registered.", request: newGuardRequest(sqlClasses, "", silver), there: func(s *apiServer) { clear(s.kinds) }, want: fmt.Sprintf(guarded, "", "untouched")},
-		"MalformedMark":  {reason: "We should count a weight that is refused.", request: newGuardRequest(sqlClasses, "", object("silver", `,"annotations":{"weight":"much"}`, "")), want: fmt.Sprintf(guarded, sqlClasses.Name, "malformed_weight")},
-		"Unavailable":    {reason: "We should count a class that we cannot answer for.", request: rds, there: func(s *apiServer) { s.fail = func(string, string) error { return errors.New("refused") } }, want: fmt.Sprintf(guarded, rdsClasses.Name, "unavailable")},
-		"NoReview":       {reason: "We should not count what no API server sends.", request: newGuardRequest(sqlClasses, "", `[]`)},
-		"NoNamespace":    {reason: "We should count a class whose namespace is not there.", request: newGuardRequest(rdsClasses, "", object("gold", `,"namespace":"made-up"`+marked, "")), want: fmt.Sprintf(guarded, rdsClasses.Name, "no_namespace")},
-		"SecondDefault":  {reason: "We should count a second default.", request: rds, there: func(s *apiServer) { s.known("gold") }, want: fmt.Sprintf(guarded, rdsClasses.Name, "second_default")},
-		"DefaultsAtOnce": {reason: "We should count a default that has to wait.", request: rds, there: func(s *apiServer) { s.holds(claimKindName, "sqlclasses.example.org/silver", "silver-1", "") }, want: fmt.Sprintf(guarded, rdsClasses.Name, "in_flight")},
+		"Admitted": {reason: "We should count a default.", request: rds, want: fmt.Sprintf(guarded, rdsClasses.Name, "admitted")},
+		"Untouched": {
+			reason:  "We should count a class that is not marked.",
+			request: newGuardRequest(sqlClasses, "", silver),
+			want:    fmt.Sprintf(guarded, sqlClasses.Name, "untouched"),
+		},
+		"NotRegistered": {
+			reason:  "We should name no kind that is not registered.",
+			request: newGuardRequest(sqlClasses, "", silver),
+			there:   func(s *apiServer) { clear(s.kinds) },
+			want:    fmt.Sprintf(guarded, "", "untouched"),
+		},
+		"MalformedMark": {
+			reason:  "We should count a weight that is refused.",
+			request: newGuardRequest(sqlClasses, "", object("silver", `,"annotations":{"weight":"much"}`, "")),
+			want:    fmt.Sprintf(guarded, sqlClasses.Name, "malformed_weight"),
+		},
+		"Unavailable": {
+			reason:  "We should count a class that we cannot answer for.",
+			request: rds,
+			there:   func(s *apiServer) { s.fail = func(string, string) error { return errors.New("refused") } },
+			want:    fmt.Sprintf(guarded, rdsClasses.Name, "unavailable"),
+		},
+		"NoReview": {reason: "We should not count what no API server sends.", request: newGuardRequest(sqlClasses, "", `[]`)},
+		"NoNamespace": {
+			reason:  "We should count a class whose namespace is not there.",
+			request: newGuardRequest(rdsClasses, "", object("gold", `,"namespace":"made-up"`+marked, "")),
+			want:    fmt.Sprintf(guarded, rdsClasses.Name, "no_namespace"),
+		},
+		"SecondDefault": {
+			reason:  "We should count a second default.",
+			request: rds,
+			there:   func(s *apiServer) { s.known("gold") },
+			want:    fmt.Sprintf(guarded, rdsClasses.Name, "second_default"),
+		},
+		"DefaultsAtOnce": {
+			reason:  "We should count a default that has to wait.",
+			request: rds,
+			there:   func(s *apiServer) { s.holds(claimKindName, "sqlclasses.example.org/silver", "silver-1", "") },
+			want:    fmt.Sprintf(guarded, rdsClasses.Name, "in_flight"),
+		},
 	} {
 		inDryRunToo(t, name, tc.request, func(t *testing.T, request *admissionv1.AdmissionRequest) {
 			server := newAPIServer()
@@ -181,7 +262,12 @@ func TestMetricsAreThereFromTheBeginning(t *testing.T) {
 		}
 		return n
 	}
-	want := map[string]int{"decisions_total": len(outcomes) + 2, "waits_total": len(waitOutcomes), "choosing_duration_seconds": 1, "guard_decisions_total": len(guardOutcomes) + 2}
+	want := map[string]int{
+		"decisions_total":           len(outcomes) + 2,
+		"waits_total":               len(waitOutcomes),
+		"choosing_duration_seconds": 1,
+		"guard_decisions_total":     len(guardOutcomes) + 2,
+	}
 	assert.Equal(t, want, seen(), "We should have all outcomes of all kinds before there is any claim.")
 	inv.SetClaimKind(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.Random }))
 	want["decisions_total"] += len(outcomes)

@@ -37,7 +37,8 @@ func (m *measured) add(t *testing.T, length int, work func()) bool {
 		m.cpu, m.length = cpu, length
 	}
 	m.bytes = max(m.bytes, bytes)
-	return assert.LessOrEqual(t, cpu, allowed, "An input should not cost more CPU.") && assert.LessOrEqual(t, bytes, uint64(most), "It should not take more memory.")
+	return assert.LessOrEqual(t, cpu, allowed, "An input should not cost more CPU.") &&
+		assert.LessOrEqual(t, bytes, uint64(most), "It should not take more memory.")
 }
 
 func allocated() uint64 {

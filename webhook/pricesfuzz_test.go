@@ -153,7 +153,9 @@ func (r inventor) fitOf(o overload) (fit v1beta1.Fit, ok bool) {
 }
 
 var untyped = sync.OnceValue(func() *cel.Env {
-	e, _ := environment.MustBaseEnvSet(version.MajorMinor(1, 31)).NewExpressionsEnv().Extend(cel.Variable("claim", cel.DynType), cel.Variable("class", cel.DynType))
+	e, _ := environment.MustBaseEnvSet(version.MajorMinor(1, 31)).NewExpressionsEnv().Extend(
+		cel.Variable("claim", cel.DynType), cel.Variable("class", cel.DynType),
+	)
 	return e
 })
 
@@ -189,7 +191,10 @@ func TestPricesOfFuzzedReviews(t *testing.T) {
 				}
 			}
 			k := fuzzedKind(fits...)
-			classKind := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "fits." + worldGroup}, Spec: v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: k.Name}}}}
+			classKind := &v1beta1.ClassKind{
+				ObjectMeta: metav1.ObjectMeta{Name: "fits." + worldGroup},
+				Spec:       v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: k.Name}}},
+			}
 			of := inventory.NewClassKind(classKind, schema.GroupVersionKind{Group: worldGroup, Version: "v1", Kind: "Fit"}, false, k)
 			var all []*inventory.Class
 			for n := range classes {
@@ -252,7 +257,10 @@ func TestPricesOfFuzzedRegistrations(t *testing.T) {
 		spec, resource := fmt.Sprintf(`{"claims":{"when":%s},"selector":{"expression":%s},"classes":{"usage":%s,"fits":[%s]},"choice":{"score":%s}}`,
 			field(), field(), field(), strings.Join(parts, ","), field()), "claimkinds"
 		if r.IntN(3) == 0 {
-			spec, resource = fmt.Sprintf(`{"offerWhen":%s,"weight":{"expression":%s},"default":{"expression":%s},"fits":[%s]}`, field(), field(), field(), strings.Join(parts, ",")), "classkinds"
+			spec, resource = fmt.Sprintf(
+				`{"offerWhen":%s,"weight":{"expression":%s},"default":{"expression":%s},"fits":[%s]}`, field(), field(), field(),
+				strings.Join(parts, ","),
+			), "classkinds"
 		}
 		request := newRegistrationRequest(resource, spec, r.one("", spec))
 		require.True(t, m.add(t, len(spec), func() { _, _ = newCompiling().Review(t.Context(), request) }), "registration %d: %s", i, spec)

@@ -62,29 +62,93 @@ func TestReviewOfRegistrations(t *testing.T) {
 		audit    string
 		bad      string // the answer to what no API server sends
 	}{
-		"Right":     {reason: "We should say nothing where nothing is wrong.", request: newRegistrationRequest("claimkinds", "{}", ""), audit: "Reviewed"},
-		"Problems":  {reason: "We should name the registration.", request: newRegistrationRequest("claimkinds", "{}", ""), problems: []string{"a", "b"}, warnings: []string{"golds.example.org: a", "golds.example.org: b"}, audit: "Reviewed"},
-		"ClassKind": {reason: "We should ask about the right kind.", request: newRegistrationRequest("classkinds", "{}", ""), problems: []string{"a"}, warnings: []string{"golds.example.org: a"}, audit: "Reviewed"},
-		"Long":      {reason: "We should cut off a warning, lest the API server cut off all.", request: newRegistrationRequest("claimkinds", "{}", ""), problems: []string{strings.Repeat("x", 2000)}, warnings: []string{"golds.example.org: " + strings.Repeat("x", 1002) + "..."}, audit: "Reviewed"},
+		"Right": {reason: "We should say nothing where nothing is wrong.", request: newRegistrationRequest("claimkinds", "{}", ""), audit: "Reviewed"},
+		"Problems": {
+			reason:   "We should name the registration.",
+			request:  newRegistrationRequest("claimkinds", "{}", ""),
+			problems: []string{"a", "b"},
+			warnings: []string{"golds.example.org: a", "golds.example.org: b"},
+			audit:    "Reviewed",
+		},
+		"ClassKind": {
+			reason:   "We should ask about the right kind.",
+			request:  newRegistrationRequest("classkinds", "{}", ""),
+			problems: []string{"a"},
+			warnings: []string{"golds.example.org: a"},
+			audit:    "Reviewed",
+		},
+		"Long": {
+			reason:   "We should cut off a warning, lest the API server cut off all.",
+			request:  newRegistrationRequest("claimkinds", "{}", ""),
+			problems: []string{strings.Repeat("x", 2000)},
+			warnings: []string{"golds.example.org: " + strings.Repeat("x", 1002) + "..."},
+			audit:    "Reviewed",
+		},
 		"Many": {
 			reason: "We should say how many we leave out.", request: newRegistrationRequest("claimkinds", "{}", ""), problems: many,
-			warnings: []string{"golds.example.org: " + many[0], "golds.example.org: " + many[0], "golds.example.org: " + many[0], "golds.example.org: 3 more: see its conditions"}, audit: "Reviewed",
+			warnings: []string{
+				"golds.example.org: " + many[0], "golds.example.org: " + many[0], "golds.example.org: " + many[0],
+				"golds.example.org: 3 more: see its conditions",
+			},
+			audit: "Reviewed",
 		},
-		"Expression": {reason: "We should refuse what can never work.", request: newRegistrationRequest("claimkinds", broken, ""), refused: `spec.claims.when: Invalid value: "claim ++": line 1, column `, audit: v1beta1.ReasonInvalidExpression},
+		"Expression": {
+			reason:  "We should refuse what can never work.",
+			request: newRegistrationRequest("claimkinds", broken, ""),
+			refused: `spec.claims.when: Invalid value: "claim ++": line 1, column `,
+			audit:   v1beta1.ReasonInvalidExpression,
+		},
 		"ExpressionOfClasses": {
 			reason: "We should refuse it of classes, too.", request: newRegistrationRequest("classkinds", `{"offerWhen":"claim.spec"}`, ""),
-			refused: "spec.offerWhen: Invalid value: \"claim.spec\": line 1, column 1: claim cannot be used here; the variable here is class", audit: v1beta1.ReasonInvalidExpression,
+			refused: "spec.offerWhen: Invalid value: \"claim.spec\": line 1, column 1: claim cannot be used here; the variable here is class",
+			audit:   v1beta1.ReasonInvalidExpression,
 		},
-		"ExpressionAsItWas":    {reason: "We should let an update pass that leaves it as it was, such as of an older release.", request: newRegistrationRequest("claimkinds", broken, broken), problems: []string{"a"}, warnings: []string{"golds.example.org: a"}, audit: "Reviewed"},
-		"AnotherExpression":    {reason: "We should refuse another one that does not compile.", request: newRegistrationRequest("claimkinds", `{"claims":{"when":"claim --"}}`, broken), refused: `spec.claims.when: Invalid value: "claim --": line 1, column `, audit: v1beta1.ReasonInvalidExpression},
-		"AnotherPlace":         {reason: "We should not take it for the same at another place.", request: newRegistrationRequest("claimkinds", `{"selector":{"expression":"claim ++"}}`, broken), refused: `spec.selector.expression: `, audit: v1beta1.ReasonInvalidExpression},
-		"Status":               {reason: "We should leave the status alone.", request: newRegistrationRequest("claimkinds", broken, "{}", func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" }), audit: "NotARegistration"},
-		"Deletion":             {reason: "We should leave deletions alone.", request: newRegistrationRequest("claimkinds", broken, "", func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }), audit: "NotARegistration"},
-		"Others":               {reason: "We should leave other kinds alone.", request: newRegistrationRequest("otherkinds", broken, ""), audit: "NotARegistration"},
-		"TooManyFits":          {reason: "We should not compile more than a registration may have.", request: newRegistrationRequest("claimkinds", `{"classes":{"fits":`+fits(9)+`}}`, ""), bad: "must have at most 8 fits, as many related objects, and 64 links"},
-		"TooManyFitsOfClasses": {reason: "We should not do so for classes either.", request: newRegistrationRequest("classkinds", `{"fits":`+fits(9)+`}`, ""), bad: "must have at most 8 fits, as many related objects, and 64 links"},
-		"MostFits":             {reason: "We should take as many as the CRD.", request: newRegistrationRequest("classkinds", `{"fits":`+fits(8)+`}`, ""), audit: "Reviewed"},
-		"Malformed":            {reason: "We should not panic.", request: newRegistrationRequest("claimkinds", `[]`, ""), bad: "request.object: "},
+		"ExpressionAsItWas": {
+			reason:   "We should let an update pass that leaves it as it was, such as of an older release.",
+			request:  newRegistrationRequest("claimkinds", broken, broken),
+			problems: []string{"a"},
+			warnings: []string{"golds.example.org: a"},
+			audit:    "Reviewed",
+		},
+		"AnotherExpression": {
+			reason:  "We should refuse another one that does not compile.",
+			request: newRegistrationRequest("claimkinds", `{"claims":{"when":"claim --"}}`, broken),
+			refused: `spec.claims.when: Invalid value: "claim --": line 1, column `,
+			audit:   v1beta1.ReasonInvalidExpression,
+		},
+		"AnotherPlace": {
+			reason:  "We should not take it for the same at another place.",
+			request: newRegistrationRequest("claimkinds", `{"selector":{"expression":"claim ++"}}`, broken),
+			refused: `spec.selector.expression: `,
+			audit:   v1beta1.ReasonInvalidExpression,
+		},
+		"Status": {
+			reason:  "We should leave the status alone.",
+			request: newRegistrationRequest("claimkinds", broken, "{}", func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" }),
+			audit:   "NotARegistration",
+		},
+		"Deletion": {
+			reason:  "We should leave deletions alone.",
+			request: newRegistrationRequest("claimkinds", broken, "", func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }),
+			audit:   "NotARegistration",
+		},
+		"Others": {reason: "We should leave other kinds alone.", request: newRegistrationRequest("otherkinds", broken, ""), audit: "NotARegistration"},
+		"TooManyFits": {
+			reason:  "We should not compile more than a registration may have.",
+			request: newRegistrationRequest("claimkinds", `{"classes":{"fits":`+fits(9)+`}}`, ""),
+			bad:     "must have at most 8 fits, as many related objects, and 64 links",
+		},
+		"TooManyFitsOfClasses": {
+			reason:  "We should not do so for classes either.",
+			request: newRegistrationRequest("classkinds", `{"fits":`+fits(9)+`}`, ""),
+			bad:     "must have at most 8 fits, as many related objects, and 64 links",
+		},
+		"MostFits": {
+			reason:  "We should take as many as the CRD.",
+			request: newRegistrationRequest("classkinds", `{"fits":`+fits(8)+`}`, ""),
+			audit:   "Reviewed",
+		},
+		"Malformed": {reason: "We should not panic.", request: newRegistrationRequest("claimkinds", `[]`, ""), bad: "request.object: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := NewRegistration(
@@ -152,11 +216,21 @@ func dearRegistrations() map[string]string {
 	all := map[string]string{}
 	for name, expression := range map[string]string{
 		"Patterns": long("claim.a.matches('", "a{1000}", "')"), "ManyPatterns": long("", "claim.a.matches('a{1000}')||", "true"),
-		"Optional": long("claim.a.matches('", "(a?){999}", "')"), "Classes": long("claim.a.matches('", `\\pL`, "')"), "Folded": long("claim.a.matches('(?i)", `[\\pL\\pN]`, "')"),
-		"List": long("size([", "1,", "1])==1"), "Map": long("size({", "'a':1,", "'b':1})==1"), "And": long("", "claim.a && ", "true"), "Not": long("", "!", "true"),
-		"Maps": nested(45, "claim.a.map(x,", "1", ")") + "==1", "Optionals": nested(40, "claim.?a.optMap(x,", "1", ")") + ".hasValue()", "Chain": "claim.a" + nested(40, ".map(x,x)", "", "") + ".size()==1",
-		"Lists": nested(40, "[", "1", "]") + "==[]", "Keys": nested(45, "{claim.a:", "1", "}") + "=={}", "Unmatched": long("", "[", ""), "Sums": long("", "[[1]]+", "[]==[]"),
-		"Deep": nested(14, "claim.a.exists(x, [", "{'a': 1} == {}", "] == [])"), "Mistakes": long("", "'a'.getMonth('b') && ", "true"),
+		"Optional":  long("claim.a.matches('", "(a?){999}", "')"),
+		"Classes":   long("claim.a.matches('", `\\pL`, "')"),
+		"Folded":    long("claim.a.matches('(?i)", `[\\pL\\pN]`, "')"),
+		"List":      long("size([", "1,", "1])==1"),
+		"Map":       long("size({", "'a':1,", "'b':1})==1"),
+		"And":       long("", "claim.a && ", "true"),
+		"Not":       long("", "!", "true"),
+		"Maps":      nested(45, "claim.a.map(x,", "1", ")") + "==1",
+		"Optionals": nested(40, "claim.?a.optMap(x,", "1", ")") + ".hasValue()",
+		"Chain":     "claim.a" + nested(40, ".map(x,x)", "", "") + ".size()==1",
+		"Lists":     nested(40, "[", "1", "]") + "==[]",
+		"Keys":      nested(45, "{claim.a:", "1", "}") + "=={}",
+		"Unmatched": long("", "[", ""),
+		"Sums":      long("", "[[1]]+", "[]==[]"),
+		"Deep":      nested(14, "claim.a.exists(x, [", "{'a': 1} == {}", "] == [])"), "Mistakes": long("", "'a'.getMonth('b') && ", "true"),
 	} {
 		quoted, _ := json.Marshal(expression)
 		text, fits, related := string(quoted), make([]string, 8), make([]string, 8)

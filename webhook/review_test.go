@@ -58,24 +58,96 @@ func TestReviewerRefusesWhatIsNoReview(t *testing.T) {
 		method, media, body string
 		want                want
 	}{
-		"Empty":            {reason: "We should say that there is no body, rather than that it is no JSON.", want: want{http.StatusBadRequest, "the request is empty: POST an AdmissionReview"}},
-		"Truncated":        {reason: "We should refuse a body that ends too early.", body: goodReview[:len(goodReview)-1], want: want{http.StatusBadRequest, "cannot decode the request as JSON: jsontext: unexpected EOF"}},
-		"NotJSON":          {reason: "We should refuse a body that is no JSON.", body: "apiVersion: admission.k8s.io/v1", want: want{http.StatusBadRequest, "cannot decode the request as JSON: jsontext: invalid character 'a' at start of value"}},
-		"Array":            {reason: "We should refuse JSON that is no object.", body: "[" + goodReview + "]", want: want{http.StatusBadRequest, "cannot decode the request as JSON: "}},
-		"Null":             {reason: "We should refuse a review that is none.", body: "null", want: want{http.StatusBadRequest, `apiVersion "": must be "admission.k8s.io/v1"`}},
-		"TwoReviews":       {reason: "We should not answer one of two reviews.", body: goodReview + goodReview, want: want{http.StatusBadRequest, "jsontext: invalid character '{' after top-level value"}},
-		"NotUTF8":          {reason: "We should refuse text that is none, since we could not write it into the log.", body: strings.Replace(goodReview, "5e1f", "5e\xff", 1), want: want{http.StatusBadRequest, `jsontext: invalid UTF-8 within "/request/uid"`}},
-		"Deep":             {reason: "We should not let ourselves be led down until we have no memory left.", body: strings.Repeat(`{"a":`, (4<<20)/5), want: want{http.StatusBadRequest, "jsontext: exceeded max depth"}},
-		"DeepInTheObject":  {reason: "We should not let ourselves be led down in what we pass on unread.", body: strings.Replace(goodReview, `"5e1f"`, `"5e1f","object":{"spec":`+strings.Repeat("[", 4<<20), 1), want: want{http.StatusBadRequest, "jsontext: exceeded max depth"}},
-		"InAnotherCase":    {reason: "We should read names as the API server writes them.", body: strings.Replace(goodReview, `"uid"`, `"UID"`, 1), want: want{http.StatusBadRequest, "request.uid: must be set"}},
-		"WrongVersion":     {reason: "We should refuse v1beta1, whose answer has another form.", body: strings.Replace(goodReview, "/v1", "/v1beta1", 1), want: want{http.StatusBadRequest, `apiVersion "admission.k8s.io/v1beta1": must be "admission.k8s.io/v1"`}},
-		"WrongKind":        {reason: "We should refuse another kind.", body: strings.Replace(goodReview, "AdmissionReview", "ConversionReview", 1), want: want{http.StatusBadRequest, `kind "ConversionReview": must be "AdmissionReview"`}},
-		"NoRequest":        {reason: "We should refuse a review that asks for nothing.", body: `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`, want: want{http.StatusBadRequest, "request: must be set"}},
-		"WrongType":        {reason: "We should name the field whose type is wrong.", body: strings.Replace(goodReview, `"5e1f"`, `"5e1f","resource":{"group":1}`, 1), want: want{http.StatusBadRequest, `within "/request/resource/group"`}},
-		"NoUID":            {reason: "We should refuse a request to which no answer can be matched.", body: `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"name":"db"}}`, want: want{http.StatusBadRequest, "request.uid: must be set"}},
-		"WrongContentType": {reason: "We should refuse a media type that we cannot decode.", media: "application/yaml", body: goodReview, want: want{http.StatusUnsupportedMediaType, `Content-Type "application/yaml": must be application/json`}},
-		"Get":              {reason: "We should refuse any method but POST.", method: http.MethodGet, want: want{http.StatusMethodNotAllowed, "method GET: POST an AdmissionReview"}},
-		"TooLarge":         {reason: "We should read no more than the limit, and name it.", body: strings.Repeat(" ", v1beta1.MaxReviewBytes+1), want: want{http.StatusRequestEntityTooLarge, "the request is larger than 29360128 bytes"}},
+		"Empty": {
+			reason: "We should say that there is no body, rather than that it is no JSON.",
+			want:   want{http.StatusBadRequest, "the request is empty: POST an AdmissionReview"},
+		},
+		"Truncated": {
+			reason: "We should refuse a body that ends too early.",
+			body:   goodReview[:len(goodReview)-1],
+			want:   want{http.StatusBadRequest, "cannot decode the request as JSON: jsontext: unexpected EOF"},
+		},
+		"NotJSON": {
+			reason: "We should refuse a body that is no JSON.",
+			body:   "apiVersion: admission.k8s.io/v1",
+			want:   want{http.StatusBadRequest, "cannot decode the request as JSON: jsontext: invalid character 'a' at start of value"},
+		},
+		"Array": {
+			reason: "We should refuse JSON that is no object.",
+			body:   "[" + goodReview + "]",
+			want:   want{http.StatusBadRequest, "cannot decode the request as JSON: "},
+		},
+		"Null": {
+			reason: "We should refuse a review that is none.",
+			body:   "null",
+			want:   want{http.StatusBadRequest, `apiVersion "": must be "admission.k8s.io/v1"`},
+		},
+		"TwoReviews": {
+			reason: "We should not answer one of two reviews.",
+			body:   goodReview + goodReview,
+			want:   want{http.StatusBadRequest, "jsontext: invalid character '{' after top-level value"},
+		},
+		"NotUTF8": {
+			reason: "We should refuse text that is none, since we could not write it into the log.",
+			body:   strings.Replace(goodReview, "5e1f", "5e\xff", 1),
+			want:   want{http.StatusBadRequest, `jsontext: invalid UTF-8 within "/request/uid"`},
+		},
+		"Deep": {
+			reason: "We should not let ourselves be led down until we have no memory left.",
+			body:   strings.Repeat(`{"a":`, (4<<20)/5),
+			want:   want{http.StatusBadRequest, "jsontext: exceeded max depth"},
+		},
+		"DeepInTheObject": {
+			reason: "We should not let ourselves be led down in what we pass on unread.",
+			body:   strings.Replace(goodReview, `"5e1f"`, `"5e1f","object":{"spec":`+strings.Repeat("[", 4<<20), 1),
+			want:   want{http.StatusBadRequest, "jsontext: exceeded max depth"},
+		},
+		"InAnotherCase": {
+			reason: "We should read names as the API server writes them.",
+			body:   strings.Replace(goodReview, `"uid"`, `"UID"`, 1),
+			want:   want{http.StatusBadRequest, "request.uid: must be set"},
+		},
+		"WrongVersion": {
+			reason: "We should refuse v1beta1, whose answer has another form.",
+			body:   strings.Replace(goodReview, "/v1", "/v1beta1", 1),
+			want:   want{http.StatusBadRequest, `apiVersion "admission.k8s.io/v1beta1": must be "admission.k8s.io/v1"`},
+		},
+		"WrongKind": {
+			reason: "We should refuse another kind.",
+			body:   strings.Replace(goodReview, "AdmissionReview", "ConversionReview", 1),
+			want:   want{http.StatusBadRequest, `kind "ConversionReview": must be "AdmissionReview"`},
+		},
+		"NoRequest": {
+			reason: "We should refuse a review that asks for nothing.",
+			body:   `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`,
+			want:   want{http.StatusBadRequest, "request: must be set"},
+		},
+		"WrongType": {
+			reason: "We should name the field whose type is wrong.",
+			body:   strings.Replace(goodReview, `"5e1f"`, `"5e1f","resource":{"group":1}`, 1),
+			want:   want{http.StatusBadRequest, `within "/request/resource/group"`},
+		},
+		"NoUID": {
+			reason: "We should refuse a request to which no answer can be matched.",
+			body:   `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"name":"db"}}`,
+			want:   want{http.StatusBadRequest, "request.uid: must be set"},
+		},
+		"WrongContentType": {
+			reason: "We should refuse a media type that we cannot decode.",
+			media:  "application/yaml",
+			body:   goodReview,
+			want:   want{http.StatusUnsupportedMediaType, `Content-Type "application/yaml": must be application/json`},
+		},
+		"Get": {
+			reason: "We should refuse any method but POST.",
+			method: http.MethodGet,
+			want:   want{http.StatusMethodNotAllowed, "method GET: POST an AdmissionReview"},
+		},
+		"TooLarge": {
+			reason: "We should read no more than the limit, and name it.",
+			body:   strings.Repeat(" ", v1beta1.MaxReviewBytes+1),
+			want:   want{http.StatusRequestEntityTooLarge, "the request is larger than 29360128 bytes"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := posted(h, tc.body, func(r *http.Request) {
@@ -122,7 +194,8 @@ func TestReviewerAnswers(t *testing.T) {
 				return denied(apierrors.NewForbidden(schema.GroupResource{Resource: "dbs"}, "db", errors.New("no class")), "NoMatchingClass"), nil
 			},
 			want: want{http.StatusOK, json, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"5e1f","allowed":false,` +
-				`"status":{"metadata":{},"status":"Failure","message":"dbs \"db\" is forbidden: no class","reason":"Forbidden","details":{"name":"db","kind":"dbs"},"code":403},` +
+				`"status":{"metadata":{},"status":"Failure","message":"dbs \"db\" is forbidden: no ` +
+				`class","reason":"Forbidden","details":{"name":"db","kind":"dbs"},"code":403},` +
 				`"auditAnnotations":{"reason":"NoMatchingClass"}}}`},
 		},
 		"FaultOfOurs": {
@@ -130,7 +203,11 @@ func TestReviewerAnswers(t *testing.T) {
 			review: func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 				return nil, errors.New("cannot list the classes of \"golds\": context deadline exceeded")
 			},
-			want: want{http.StatusServiceUnavailable, "application/json", `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"classbind cannot answer: cannot list the classes of \"golds\": context deadline exceeded","reason":"ServiceUnavailable","code":503}`},
+			want: want{
+				http.StatusServiceUnavailable, "application/json",
+				`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"classbind cannot answer: cannot list the classes of ` +
+					`\"golds\": context deadline exceeded","reason":"ServiceUnavailable","code":503}`,
+			},
 		},
 		"FaultOfTheCaller": {
 			reason: "We should answer 4xx to a review that no API server sends.",
@@ -155,7 +232,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(wholeReview))
 	for _, request := range []string{
 		`"\u006eame":"\u0035\ud83d\ude00\ud800"`, `"uid":"a","uid":"b"`, `"dryRun":null,"object":null,"oldObject":{}`, `"object": {"a" : 1} `,
-		`"kind":{"group":"b","more":[]},"requestResource":{"version":"v1","resource":"v2"},"resource":null`, `"object":[1e999]`, `"Name":"a","name":null`, `"userInfo":{"extra":{"a":["b"]}}`,
+		`"kind":{"group":"b","more":[]},"requestResource":{"version":"v1","resource":"v2"},"resource":null`, `"object":[1e999]`,
+		`"Name":"a","name":null`, `"userInfo":{"extra":{"a":["b"]}}`,
 	} {
 		f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"5e1f",` + request + `}}`))
 	}
@@ -226,12 +304,39 @@ func TestBodiesInFlight(t *testing.T) {
 		want   int
 		after  time.Duration
 	}{
-		"Small":   {reason: "We should answer a usual review at once.", length: v1beta1.FreeReviewBytes - 600, http: 1, frees: time.Hour, want: http.StatusOK},
-		"Small2":  {reason: "We should answer a usual review of HTTP/2 at once.", length: v1beta1.FreeReviewBytes/v1beta1.MaxStreams - 600, http: 2, frees: time.Hour, want: http.StatusOK},
-		"Little":  {reason: "We should count what is beyond that.", length: 100 << 10, http: 1, frees: time.Hour, want: http.StatusOK},
-		"Little2": {reason: "We should count more of HTTP/2, which may have several on a connection.", length: 100 << 10, http: 2, frees: time.Hour, want: http.StatusServiceUnavailable, after: deadline},
-		"Waits":   {reason: "We should answer a large review when there is memory.", length: limit, http: 1, frees: time.Second, want: http.StatusOK, after: time.Second},
-		"TooFew":  {reason: "We should say by the deadline that we cannot answer.", length: limit, http: 1, frees: time.Hour, want: http.StatusServiceUnavailable, after: deadline},
+		"Small": {reason: "We should answer a usual review at once.", length: v1beta1.FreeReviewBytes - 600, http: 1, frees: time.Hour, want: http.StatusOK},
+		"Small2": {
+			reason: "We should answer a usual review of HTTP/2 at once.",
+			length: v1beta1.FreeReviewBytes/v1beta1.MaxStreams - 600,
+			http:   2,
+			frees:  time.Hour,
+			want:   http.StatusOK,
+		},
+		"Little": {reason: "We should count what is beyond that.", length: 100 << 10, http: 1, frees: time.Hour, want: http.StatusOK},
+		"Little2": {
+			reason: "We should count more of HTTP/2, which may have several on a connection.",
+			length: 100 << 10,
+			http:   2,
+			frees:  time.Hour,
+			want:   http.StatusServiceUnavailable,
+			after:  deadline,
+		},
+		"Waits": {
+			reason: "We should answer a large review when there is memory.",
+			length: limit,
+			http:   1,
+			frees:  time.Second,
+			want:   http.StatusOK,
+			after:  time.Second,
+		},
+		"TooFew": {
+			reason: "We should say by the deadline that we cannot answer.",
+			length: limit,
+			http:   1,
+			frees:  time.Hour,
+			want:   http.StatusServiceUnavailable,
+			after:  deadline,
+		},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			first := true
@@ -285,7 +390,10 @@ func TestLargestReview(t *testing.T) {
 func TestReviewersTextsAreLimited(t *testing.T) {
 	h := &Handler{Review: admit}
 	for field, longest := range map[string]int{
-		`"uid":%s`: v1beta1.MaxNameBytes, `"name":%s`: v1beta1.MaxNameBytes, `"namespace":%s`: validation.DNS1123LabelMaxLength, `"operation":%s`: v1beta1.MaxNameBytes,
+		`"uid":%s`:         v1beta1.MaxNameBytes,
+		`"name":%s`:        v1beta1.MaxNameBytes,
+		`"namespace":%s`:   validation.DNS1123LabelMaxLength,
+		`"operation":%s`:   v1beta1.MaxNameBytes,
 		`"subResource":%s`: v1beta1.MaxNameBytes, `"kind":{"kind":%s}`: v1beta1.MaxNameBytes, `"resource":{"group":%s}`: v1beta1.MaxNameBytes,
 	} {
 		for n, want := range map[int]int{longest: http.StatusOK, longest + 1: http.StatusBadRequest, 1 << 20: http.StatusBadRequest} {
@@ -428,15 +536,36 @@ func TestAnswersFirst(t *testing.T) {
 		want    []string
 		counted string
 	}{
-		"Bound":  {reason: "We should send the answer, then log and then count the decision.", class: "gold tier=gold region=us-east-1", want: []string{"answer false", "flush false", "log false"}, counted: "bound"},
-		"Failed": {reason: "We should answer first where we cannot decide, too.", class: "silver tier=silver", want: []string{"answer false", "flush false", "log false"}, counted: "unavailable"},
+		"Bound": {
+			reason:  "We should send the answer, then log and then count the decision.",
+			class:   "gold tier=gold region=us-east-1",
+			want:    []string{"answer false", "flush false", "log false"},
+			counted: "bound",
+		},
+		"Failed": {
+			reason:  "We should answer first where we cannot decide, too.",
+			class:   "silver tier=silver",
+			want:    []string{"answer false", "flush false", "log false"},
+			counted: "unavailable",
+		},
 		"Restored": {
 			reason: "We should answer an update first, too.", class: "silver tier=silver",
 			review: strings.NewReplacer(`"CREATE"`, `"UPDATE"`, `"oldObject":null`, `"oldObject":`+boundToGold).Replace(wholeReview),
 			want:   []string{"answer false", "flush false", "log false"}, counted: "restored",
 		},
-		"Panic":  {reason: "We should log and count a decision whose answer could not be sent.", class: "gold tier=gold region=us-east-1", panics: true, want: []string{"answer false", "log false"}, counted: "bound"},
-		"DryRun": {reason: "We should log a dry run, and not count it.", class: "gold tier=gold region=us-east-1", review: strings.Replace(wholeReview, `"dryRun":false`, `"dryRun":true`, 1), want: []string{"answer false", "flush false", "log false"}},
+		"Panic": {
+			reason:  "We should log and count a decision whose answer could not be sent.",
+			class:   "gold tier=gold region=us-east-1",
+			panics:  true,
+			want:    []string{"answer false", "log false"},
+			counted: "bound",
+		},
+		"DryRun": {
+			reason: "We should log a dry run, and not count it.",
+			class:  "gold tier=gold region=us-east-1",
+			review: strings.Replace(wholeReview, `"dryRun":false`, `"dryRun":true`, 1),
+			want:   []string{"answer false", "flush false", "log false"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inventory := newInventory(newClaimKind(), index(sqlClasses, tc.class))
@@ -637,7 +766,9 @@ func setCostly(i *selector.Inventory) {
 		s.Classes.Fits = []v1beta1.Fit{{Name: "Costly", Expression: letters + ".all(a, " + letters + ".all(b, claim.metadata.name + a + b != class.metadata.name))"}}
 	}
 	i.SetClaimKind(newClaimKind(costly))
-	i.SetClasses(index(newClassKindFor(newRegistration(costly)), "a tier=gold", "b tier=gold", "c tier=gold", "d tier=gold", "e tier=gold", "f tier=gold", "g tier=gold"))
+	i.SetClasses(
+		index(newClassKindFor(newRegistration(costly)), "a tier=gold", "b tier=gold", "c tier=gold", "d tier=gold", "e tier=gold", "f tier=gold", "g tier=gold"),
+	)
 }
 
 // slowLeases count concurrent reads, each of which takes some time.
@@ -687,9 +818,21 @@ func TestGuardReviewsTakeTurns(t *testing.T) {
 		flood  [][]*admissionv1.AdmissionRequest
 		most   int // reads of Leases at once: that of a PathClass has two
 	}{
-		"OtherKind":     {reason: "We should read for half as many reviews of one kind, and for the one of another.", flood: [][]*admissionv1.AdmissionRequest{forged(sqlClasses, marked, "")}, most: v1beta1.GuardReviews.PerKey + 2},
-		"TwoOtherKinds": {reason: "We should read for so many reviews at once, and no more.", flood: [][]*admissionv1.AdmissionRequest{forged(sqlClasses, marked, ""), forged(rdsClasses, markedInAWS, "")}, most: v1beta1.GuardReviews.InFlight + 1},
-		"SameKind":      {reason: "We should have no review wait for those that wait for a seat.", flood: [][]*admissionv1.AdmissionRequest{forged(pathClasses, "", `,"spec":{"isDefault":true}`)}, most: 2 * v1beta1.GuardReviews.PerKey},
+		"OtherKind": {
+			reason: "We should read for half as many reviews of one kind, and for the one of another.",
+			flood:  [][]*admissionv1.AdmissionRequest{forged(sqlClasses, marked, "")},
+			most:   v1beta1.GuardReviews.PerKey + 2,
+		},
+		"TwoOtherKinds": {
+			reason: "We should read for so many reviews at once, and no more.",
+			flood:  [][]*admissionv1.AdmissionRequest{forged(sqlClasses, marked, ""), forged(rdsClasses, markedInAWS, "")},
+			most:   v1beta1.GuardReviews.InFlight + 1,
+		},
+		"SameKind": {
+			reason: "We should have no review wait for those that wait for a seat.",
+			flood:  [][]*admissionv1.AdmissionRequest{forged(pathClasses, "", `,"spec":{"isDefault":true}`)},
+			most:   2 * v1beta1.GuardReviews.PerKey,
+		},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			s := newAPIServer()
@@ -790,7 +933,9 @@ func TestCostlyDefaultKeepsNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		costly := func(s *v1beta1.ClaimKindSpec) {
 			const letters = "'abcdefghijklmnopqrstuvwabcdefghijklmnopqrstuvw'.split('')"
-			s.Classes.Fits = []v1beta1.Fit{{Name: "Costly", Expression: "!" + letters + ".all(a, " + letters + ".all(b, a != class.metadata.name && b != claim.metadata.name))"}}
+			s.Classes.Fits = []v1beta1.Fit{
+				{Name: "Costly", Expression: "!" + letters + ".all(a, " + letters + ".all(b, a != class.metadata.name && b != claim.metadata.name))"},
+			}
 		}
 		kind := inventory.NewClassKind(&v1beta1.ClassKind{
 			ObjectMeta: metav1.ObjectMeta{Name: "sqlclasses.example.org"}, Spec: v1beta1.ClassKindSpec{Default: v1beta1.Source{Annotation: "default"}},

@@ -36,25 +36,40 @@ import (
 
 // wholeReview is as the API server sends it.
 const wholeReview = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002",` +
-	`"kind":{"group":"database.example.org","version":"v1","kind":"PostgreSQLInstance"},"resource":{"group":"database.example.org","version":"v1","resource":"postgresqlinstances"},` +
-	`"requestKind":{"group":"database.example.org","version":"v1","kind":"PostgreSQLInstance"},"requestResource":{"group":"database.example.org","version":"v1","resource":"postgresqlinstances"},` +
+	`"kind":{"group":"database.example.org","version":"v1","kind":"PostgreSQLInstance"},"resource":{"group":"database.example.org",` +
+	`"version":"v1","resource":"postgresqlinstances"},` +
+	`"requestKind":{"group":"database.example.org","version":"v1","kind":"PostgreSQLInstance"},` +
+	`"requestResource":{"group":"database.example.org","version":"v1","resource":"postgresqlinstances"},` +
 	`"name":"gitlab-database","namespace":"acme-team","operation":"CREATE",` +
-	`"userInfo":{"username":"system:serviceaccount:flux-system:kustomize-controller","uid":"b1b8a7c2-5f0e-4c3b-9f55-0c7f6a1f2d3e","groups":["system:serviceaccounts","system:serviceaccounts:flux-system","system:authenticated"]},` +
-	`"object":{"apiVersion":"database.example.org/v1","kind":"PostgreSQLInstance","metadata":{"name":"gitlab-database","namespace":"acme-team","creationTimestamp":null,` +
-	`"labels":{"app.kubernetes.io/name":"gitlab","team":"acme"},"managedFields":[{"manager":"kustomize-controller","operation":"Apply","apiVersion":"database.example.org/v1","time":"2026-11-21T12:00:00Z","fieldsType":"FieldsV1",` +
-	`"fieldsV1":{"f:metadata":{"f:labels":{"f:app.kubernetes.io/name":{},"f:team":{}}},"f:spec":{"f:classSelector":{},"f:engineVersion":{},"f:storageGB":{},"f:writeConnectionSecretToRef":{}}}}]},` +
-	`"spec":{"classSelector":{"matchLabels":{"tier":"gold","region":"us-east-1"}},"engineVersion":"16","storageGB":20,"writeConnectionSecretToRef":{"name":"gitlab-database"}}},` +
+	`"userInfo":{"username":"system:serviceaccount:flux-system:kustomize-controller","uid":"b1b8a7c2-5f0e-4c3b-9f55-0c7f6a1f2d3e",` +
+	`"groups":["system:serviceaccounts","system:serviceaccounts:flux-system","system:authenticated"]},` +
+	`"object":{"apiVersion":"database.example.org/v1","kind":"PostgreSQLInstance","metadata":{"name":"gitlab-database","namespace":"acme-team",` +
+	`"creationTimestamp":null,` +
+	`"labels":{"app.kubernetes.io/name":"gitlab","team":"acme"},"managedFields":[{"manager":"kustomize-controller","operation":"Apply",` +
+	`"apiVersion":"database.example.org/v1","time":"2026-11-21T12:00:00Z","fieldsType":"FieldsV1",` +
+	`"fieldsV1":{"f:metadata":{"f:labels":{"f:app.kubernetes.io/name":{},"f:team":{}}},"f:spec":{"f:classSelector":{},"f:engineVersion":{},` +
+	`"f:storageGB":{},"f:writeConnectionSecretToRef":{}}}}]},` +
+	`"spec":{"classSelector":{"matchLabels":{"tier":"gold","region":"us-east-1"}},"engineVersion":"16","storageGB":20,` +
+	`"writeConnectionSecretToRef":{"name":"gitlab-database"}}},` +
 	`"oldObject":null,"dryRun":false,"options":{"kind":"PatchOptions","apiVersion":"meta.k8s.io/v1","force":true,"fieldManager":"kustomize-controller"}}}`
 
-// newHandler binds claims as the command does: with several classes, metrics, and a log line in the same form for each.
-func newHandler(log io.Writer) *Handler {
+// goldBinder binds claims as the command does: with several classes, and metrics.
+func goldBinder() *Binder {
 	classes := []string{"silver tier=silver region=us-east-1"}
 	for i := range 10 {
 		classes = append(classes, fmt.Sprintf("gold-%d tier=gold region=us-east-1", i))
 	}
 	inventory := newInventory(newClaimKind(), index(sqlClasses, classes...))
-	binder := &Binder{Snapshot: inventory.Snapshot, Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}, Metrics: NewMetrics(inventory.Snapshot)}
-	return &Handler{Review: named(binder), Log: newLog(log)}
+	return &Binder{
+		Snapshot: inventory.Snapshot,
+		Decider:  &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now},
+		Metrics:  NewMetrics(inventory.Snapshot),
+	}
+}
+
+// newHandler writes a log line for each review, too, in the form of the command's.
+func newHandler(log io.Writer) *Handler {
+	return &Handler{Review: named(goldBinder()), Log: newLog(log)}
 }
 
 // newLog returns a log in the form of the command's.
@@ -98,11 +113,15 @@ func postTo(h *Handler) *post {
 }
 
 func (a *post) ask(body string) {
-	a.body.Reset(body)
-	a.request.ContentLength = int64(len(body))
+	a.send(body)
 	a.answers.body.Reset()
 	a.status, a.logged.longest = 0, 0
 	a.handler.ServeHTTP(&a.answers, a.request)
+}
+
+func (a *post) send(body string) {
+	a.body.Reset(body)
+	a.request.ContentLength = int64(len(body))
 }
 
 func TestServeHTTP(t *testing.T) {
@@ -113,8 +132,10 @@ func TestServeHTTP(t *testing.T) {
 		`"requestUID":"705ab4f5-6393-11e8-b7cc-42010a800002","outcome":"bound",`+
 		`"audit":{"candidates":"10","class":"SQLClass/gold-4","reason":"MatchingClass","strategy":"WeightedRandom"},"dryRun":false}`, "We should log the decision.")
 	assert.JSONEq(t, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002","allowed":true,`+
-		`"patch":"W3sib3AiOiJhZGQiLCJwYXRoIjoiL3NwZWMvY2xhc3NSZWYiLCJ2YWx1ZSI6eyJhcGlWZXJzaW9uIjoiZXhhbXBsZS5vcmcvdjEiLCJraW5kIjoiU1FMQ2xhc3MiLCJuYW1lIjoiZ29sZC00In19XQ==","patchType":"JSONPatch",`+
-		`"auditAnnotations":{"candidates":"10","class":"SQLClass/gold-4","reason":"MatchingClass","strategy":"WeightedRandom"}}}`, a.answers.body.String(), "We should answer in the form that the API server reads.")
+		`"patch":"W3sib3AiOiJhZGQiLCJwYXRoIjoiL3NwZWMvY2xhc3NSZWYiLCJ2YWx1ZSI6eyJhcGlWZXJzaW9uIjoiZXhhbXBsZS5vcmcvdjEiLCJraW5kIjoiU1FMQ2xhc3MiLCJuYW1l`+
+		`IjoiZ29sZC00In19XQ==","patchType":"JSONPatch",`+
+		`"auditAnnotations":{"candidates":"10","class":"SQLClass/gold-4","reason":"MatchingClass","strategy":"WeightedRandom"}}}`,
+		a.answers.body.String(), "We should answer in the form that the API server reads.")
 	assert.Equal(t, http.Header{"Content-Type": {"application/json"}, "Content-Length": {strconv.Itoa(a.answers.body.Len())}}, a.header)
 }
 
@@ -283,7 +304,9 @@ func ask1(t *testing.T, c net.Conn) {
 }
 
 func exchange(c net.Conn) (status int, err error) {
-	if _, err := fmt.Fprintf(c, "POST /bind/a HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(goodReview), goodReview); err != nil {
+	if _, err := fmt.Fprintf(
+		c, "POST /bind/a HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(goodReview), goodReview,
+	); err != nil {
 		return 0, err
 	}
 	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -300,7 +323,10 @@ func TestServerServesBesideHostileConnections(t *testing.T) {
 	for name, tc := range map[string]struct{ reason, sends string }{
 		"Idle":       {"We should close a connection on which nothing comes, for one that asks.", ""},
 		"SlowHeader": {"We should close a connection whose header does not come.", "POST /bind/a HTTP/1.1\r\nHost: a\r\n"},
-		"SlowBody":   {"We should close a connection whose body does not come.", "POST /bind/a HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"},
+		"SlowBody": {
+			"We should close a connection whose body does not come.",
+			"POST /bind/a HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			address := started(t, most, false, admit)
@@ -358,7 +384,10 @@ func TestServerLimitsStreams(t *testing.T) {
 	answered := make(chan error, many)
 	for range many {
 		go func() {
-			answer, err := (&http.Client{Transport: transport}).Post("https://"+address+v1beta1.BindPath+claimKindName, "application/json", strings.NewReader(goodReview)) //nolint:noctx // It ends with the server.
+			//nolint:noctx // It ends with the server.
+			answer, err := (&http.Client{Transport: transport}).Post(
+				"https://"+address+v1beta1.BindPath+claimKindName, "application/json", strings.NewReader(goodReview),
+			)
 			if err == nil {
 				err = answer.Body.Close()
 			}

@@ -57,7 +57,8 @@ func TestSecurityNamesTests(t *testing.T) {
 		names := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(string(text), -1)
 		require.NotEmpty(t, names)
 		for _, name := range names {
-			assert.True(t, strings.Contains(tests, "\nfunc "+name[1]+"("), "We should have %s, which %s names.", name[1], page) //nolint:testifylint // It would print all tests.
+			//nolint:testifylint // It would print all tests.
+			assert.True(t, strings.Contains(tests, "\nfunc "+name[1]+"("), "We should have %s, which %s names.", name[1], page)
 		}
 	}
 }

@@ -30,7 +30,17 @@ func runAs(t *testing.T, program string, args ...string) (out string, err error)
 }
 
 func TestHelp(t *testing.T) {
-	for name, args := range map[string][]string{"Nothing": {}, "Help": {"--help"}, "Serve": {"serve", "--help"}, "SetDefault": {"set-default", "--help"}, "Explain": {"explain", "--help"}, "Classes": {"classes", "--help"}, "Check": {"check", "--help"}, "Status": {"status", "--help"}, "Kinds": {"kinds", "--help"}} {
+	for name, args := range map[string][]string{
+		"Nothing":    {},
+		"Help":       {"--help"},
+		"Serve":      {"serve", "--help"},
+		"SetDefault": {"set-default", "--help"},
+		"Explain":    {"explain", "--help"},
+		"Classes":    {"classes", "--help"},
+		"Check":      {"check", "--help"},
+		"Status":     {"status", "--help"},
+		"Kinds":      {"kinds", "--help"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := run(t, args...)
 			require.NoError(t, err, "We should help.")
@@ -105,14 +115,34 @@ func TestCommandsRefuse(t *testing.T) {
 		want   string
 	}{
 		"": {
-			"Command":         {reason: "We should refuse an unknown command, rather than print help and succeed.", args: []string{"sevre"}, want: `unknown command "sevre" for "classbind"`},
-			"Flag":            {reason: "We should refuse an unknown flag.", args: []string{"serve", "--webhook-port=9443"}, want: "unknown flag: --webhook-port"},
-			"FlagValue":       {reason: "We should name the flag whose value has the wrong type.", args: []string{"serve", "--leader-elect=perhaps"}, want: `invalid argument "perhaps" for "--leader-elect" flag`},
-			"ArgumentOfServe": {reason: "We should refuse an argument that would be ignored, such as a flag without its dashes.", args: []string{"serve", "leader-elect=false"}, want: `"leader-elect=false"`},
-			"Options":         {reason: "We should refuse wrong flags before we look for a cluster.", args: []string{"serve", "--kubeconfig=absent", "--log-level=verbose"}, want: `--log-level="verbose": must be debug, info, warn or error`},
+			"Command": {
+				reason: "We should refuse an unknown command, rather than print help and succeed.",
+				args:   []string{"sevre"},
+				want:   `unknown command "sevre" for "classbind"`,
+			},
+			"Flag": {reason: "We should refuse an unknown flag.", args: []string{"serve", "--webhook-port=9443"}, want: "unknown flag: --webhook-port"},
+			"FlagValue": {
+				reason: "We should name the flag whose value has the wrong type.",
+				args:   []string{"serve", "--leader-elect=perhaps"},
+				want:   `invalid argument "perhaps" for "--leader-elect" flag`,
+			},
+			"ArgumentOfServe": {
+				reason: "We should refuse an argument that would be ignored, such as a flag without its dashes.",
+				args:   []string{"serve", "leader-elect=false"},
+				want:   `"leader-elect=false"`,
+			},
+			"Options": {
+				reason: "We should refuse wrong flags before we look for a cluster.",
+				args:   []string{"serve", "--kubeconfig=absent", "--log-level=verbose"},
+				want:   `--log-level="verbose": must be debug, info, warn or error`,
+			},
 		},
 		"kinds": {
-			"Unknown":        {reason: "We should name what there is.", args: []string{"gateways"}, want: `there is no preset "gateways": name one of argo-cd, cert-manager, cloudnative-pg, cluster-api, `},
+			"Unknown": {
+				reason: "We should name what there is.",
+				args:   []string{"gateways"},
+				want:   `there is no preset "gateways": name one of argo-cd, cert-manager, cloudnative-pg, cluster-api, `,
+			},
 			"ExamplesOfNone": {reason: "We should not print all examples, of which nobody needs all.", args: []string{"--examples"}, want: "--examples: name a preset"},
 			"NoExample": {
 				reason: "We should name a preset that has one.", args: []string{"crossplane-compositions", "--examples"},
@@ -120,15 +150,27 @@ func TestCommandsRefuse(t *testing.T) {
 			},
 		},
 		"bind": {
-			"Nothing":         {"We should say how the command goes.", nil, "name the kind of the claims, as in: classbind bind KIND"},
-			"Slash":           {"We should not take a part of a name for a kind.", []string{"Database/a"}, "must be KIND, or KIND and the names of claims"},
-			"EmptyName":       {"We should refuse an unset variable: without a name, all claims would be bound.", []string{"Database", ""}, "must be KIND, or KIND and the names of claims"},
-			"NamesOfAll":      {"We should not guess in which namespace the claims are.", []string{"Database", "a", "-A"}, `--all-namespaces: the claims ["a"] are of one namespace`},
-			"Both":            {"We should not ignore a flag.", []string{"Database", "-A", "-n", "team"}, "--namespace: with --all-namespaces there is no other"},
-			"EmptyNamespace":  {"We should refuse an unset variable.", []string{"Database", "-n", ""}, `--namespace="": `},
-			"Own":             {"We should refuse what cannot be a namespace.", []string{"Database", "--classbind-namespace", "A"}, `--classbind-namespace="A": `},
-			"Output":          {"We should say which formats there are.", []string{"Database", "-o", "wide"}, `--output="wide": must be table, json or yaml`},
-			"DryRunOfKubectl": {"We should refuse kubectl's values of --dry-run, one of which, none, means to write.", []string{"Database", "--dry-run=none"}, `invalid argument "none" for "--dry-run" flag`},
+			"Nothing": {"We should say how the command goes.", nil, "name the kind of the claims, as in: classbind bind KIND"},
+			"Slash":   {"We should not take a part of a name for a kind.", []string{"Database/a"}, "must be KIND, or KIND and the names of claims"},
+			"EmptyName": {
+				"We should refuse an unset variable: without a name, all claims would be bound.",
+				[]string{"Database", ""},
+				"must be KIND, or KIND and the names of claims",
+			},
+			"NamesOfAll": {
+				"We should not guess in which namespace the claims are.",
+				[]string{"Database", "a", "-A"},
+				`--all-namespaces: the claims ["a"] are of one namespace`,
+			},
+			"Both":           {"We should not ignore a flag.", []string{"Database", "-A", "-n", "team"}, "--namespace: with --all-namespaces there is no other"},
+			"EmptyNamespace": {"We should refuse an unset variable.", []string{"Database", "-n", ""}, `--namespace="": `},
+			"Own":            {"We should refuse what cannot be a namespace.", []string{"Database", "--classbind-namespace", "A"}, `--classbind-namespace="A": `},
+			"Output":         {"We should say which formats there are.", []string{"Database", "-o", "wide"}, `--output="wide": must be table, json or yaml`},
+			"DryRunOfKubectl": {
+				"We should refuse kubectl's values of --dry-run, one of which, none, means to write.",
+				[]string{"Database", "--dry-run=none"},
+				`invalid argument "none" for "--dry-run" flag`,
+			},
 		},
 		"status": {
 			"Argument":   {"We should not ignore an argument.", []string{"postgresqlinstances"}, `status takes no arguments; there are ["postgresqlinstances"]`},
@@ -139,12 +181,27 @@ func TestCommandsRefuse(t *testing.T) {
 			"NoAnswer":   {"We should say what we cannot read.", []string{"--kubeconfig", nowhere}, "cannot list ClaimKinds: "},
 		},
 		"set-default": {
-			"Nothing":        {reason: "We should say how the command goes.", want: "name one class, as in: classbind set-default KIND/NAME --for CLAIMKIND; there are 0 arguments"},
-			"NoKind":         {reason: "We should refuse a name without a kind.", args: []string{"gold", "--for=claims"}, want: `"gold": must be KIND/NAME, or KIND/NAMESPACE/NAME for a namespaced class`},
+			"Nothing": {
+				reason: "We should say how the command goes.",
+				want:   "name one class, as in: classbind set-default KIND/NAME --for CLAIMKIND; there are 0 arguments",
+			},
+			"NoKind": {
+				reason: "We should refuse a name without a kind.",
+				args:   []string{"gold", "--for=claims"},
+				want:   `"gold": must be KIND/NAME, or KIND/NAMESPACE/NAME for a namespaced class`,
+			},
 			"EmptyName":      {reason: "We should refuse an empty name.", args: []string{"Class/", "--for=claims"}, want: `"Class/": must be KIND/NAME`},
 			"EmptyNamespace": {reason: "We should refuse an empty namespace.", args: []string{"Class//gold", "--for=claims"}, want: `"Class//gold": must be KIND/NAME`},
-			"EmptyFor":       {reason: "We should refuse an empty --for, such as that of an unset variable.", args: []string{"Class/gold", "--for="}, want: "--for: name the claim kind"},
-			"NoTimeout":      {reason: "We should refuse a timeout of 0, which means forever to other commands.", args: []string{"Class/gold", "--for=claims", "--timeout=0"}, want: `--timeout="0s": must be more than 0`},
+			"EmptyFor": {
+				reason: "We should refuse an empty --for, such as that of an unset variable.",
+				args:   []string{"Class/gold", "--for="},
+				want:   "--for: name the claim kind",
+			},
+			"NoTimeout": {
+				reason: "We should refuse a timeout of 0, which means forever to other commands.",
+				args:   []string{"Class/gold", "--for=claims", "--timeout=0"},
+				want:   `--timeout="0s": must be more than 0`,
+			},
 			"DryRunOfKubectl": {
 				reason: "We should refuse kubectl's values of --dry-run, one of which, none, means to write.",
 				args:   []string{"Class/gold", "--for=claims", "--dry-run=none"}, want: `invalid argument "none" for "--dry-run" flag`,
@@ -152,24 +209,48 @@ func TestCommandsRefuse(t *testing.T) {
 		},
 		"classes": {"Nothing": {"We should exit with 2: 1 is for a claim that may get none.", nil, ""}},
 		"explain": {
-			"Nothing":             {"We should ask for a claim.", nil, "--filename: name the file of a claim, such as -f claim.yaml"},
-			"Argument":            {"We should not ignore a claim that is named without -f.", []string{"claim.yaml"}, `"claim.yaml": must be KIND/NAME for a claim of the cluster, or -f with a file`},
-			"ArgumentOfThree":     {"We should not ignore a part of a name.", []string{"a/b/c"}, `"a/b/c": must be KIND/NAME`},
-			"ArgumentAndFile":     {"We should not ignore a claim.", []string{"-f", "a", "a/b"}, `["a/b"]: with --filename or --classes there is no claim of the cluster`},
-			"StandardInputTwice":  {"We should not read standard input twice.", []string{"-f", "-", "--classes", "-"}, "standard input can be read once"},
-			"WithOffline":         {"We should not ignore a flag.", []string{"-f", "a", "--classes", "b", "--with", "c"}, "--with: with --classes no cluster is asked"},
-			"Output":              {"We should say which formats there are.", []string{"-f", "a", "-o", "xml"}, `--output="xml": must be table, json or yaml`},
-			"Namespace":           {"We should refuse what cannot be a namespace.", []string{"-f", "a", "-n", "Team_A"}, `--namespace="Team_A": `},
-			"EmptyNamespace":      {"We should refuse an unset variable.", []string{"-f", "a", "-n", ""}, `--namespace="": `},
-			"KubeconfigOffline":   {"We should not ignore a flag.", []string{"-f", "a", "--classes", "b", "--kubeconfig", "c"}, "--kubeconfig: with --classes no cluster is asked"},
+			"Nothing": {"We should ask for a claim.", nil, "--filename: name the file of a claim, such as -f claim.yaml"},
+			"Argument": {
+				"We should not ignore a claim that is named without -f.",
+				[]string{"claim.yaml"},
+				`"claim.yaml": must be KIND/NAME for a claim of the cluster, or -f with a file`,
+			},
+			"ArgumentOfThree": {"We should not ignore a part of a name.", []string{"a/b/c"}, `"a/b/c": must be KIND/NAME`},
+			"ArgumentAndFile": {
+				"We should not ignore a claim.",
+				[]string{"-f", "a", "a/b"},
+				`["a/b"]: with --filename or --classes there is no claim of the cluster`,
+			},
+			"StandardInputTwice": {"We should not read standard input twice.", []string{"-f", "-", "--classes", "-"}, "standard input can be read once"},
+			"WithOffline":        {"We should not ignore a flag.", []string{"-f", "a", "--classes", "b", "--with", "c"}, "--with: with --classes no cluster is asked"},
+			"Output":             {"We should say which formats there are.", []string{"-f", "a", "-o", "xml"}, `--output="xml": must be table, json or yaml`},
+			"Namespace":          {"We should refuse what cannot be a namespace.", []string{"-f", "a", "-n", "Team_A"}, `--namespace="Team_A": `},
+			"EmptyNamespace":     {"We should refuse an unset variable.", []string{"-f", "a", "-n", ""}, `--namespace="": `},
+			"KubeconfigOffline": {
+				"We should not ignore a flag.",
+				[]string{"-f", "a", "--classes", "b", "--kubeconfig", "c"},
+				"--kubeconfig: with --classes no cluster is asked",
+			},
 			"UnknownFlag":         {"We should refuse an unknown flag.", []string{"-f", "a", "--class", "b"}, "unknown flag: --class"},
 			"FlagWithoutItsValue": {"We should refuse a flag without its value.", []string{"-f"}, "flag needs an argument"},
-			"WrongTypeOfFlag":     {"We should refuse a value of another type.", []string{"-f", "a", "--unbound=perhaps"}, `invalid argument "perhaps" for "--unbound" flag`},
-			"SetEmpty":            {"We should refuse an unset variable.", []string{"-f", "a", "--set", ""}, `--set="": must be PATH=VALUE, where PATH is one of namespace.labels.KEY`},
-			"SetNoValue":          {"We should ask for a value.", []string{"-f", "a", "--set", "namespace.labels.tenant"}, "must be PATH=VALUE"},
-			"SetEmptyName":        {"We should not skip a name.", []string{"-f", "a", "--set", "related..tier=a"}, "must be PATH=VALUE"},
-			"SetExtraWithoutKey":  {"We should ask for a key.", []string{"-f", "a", "--set", "request.userInfo.extra=a"}, "must be PATH=VALUE"},
-			"SetBelow":            {"We should not replace a value.", []string{"-f", "a", "--set", "related.plan.spec=a", "--set", "related.plan.spec.tier=b"}, "value cannot be set because .spec is not a map"},
+			"WrongTypeOfFlag": {
+				"We should refuse a value of another type.",
+				[]string{"-f", "a", "--unbound=perhaps"},
+				`invalid argument "perhaps" for "--unbound" flag`,
+			},
+			"SetEmpty": {
+				"We should refuse an unset variable.",
+				[]string{"-f", "a", "--set", ""},
+				`--set="": must be PATH=VALUE, where PATH is one of namespace.labels.KEY`,
+			},
+			"SetNoValue":         {"We should ask for a value.", []string{"-f", "a", "--set", "namespace.labels.tenant"}, "must be PATH=VALUE"},
+			"SetEmptyName":       {"We should not skip a name.", []string{"-f", "a", "--set", "related..tier=a"}, "must be PATH=VALUE"},
+			"SetExtraWithoutKey": {"We should ask for a key.", []string{"-f", "a", "--set", "request.userInfo.extra=a"}, "must be PATH=VALUE"},
+			"SetBelow": {
+				"We should not replace a value.",
+				[]string{"-f", "a", "--set", "related.plan.spec=a", "--set", "related.plan.spec.tier=b"},
+				"value cannot be set because .spec is not a map",
+			},
 		},
 	} {
 		failed := 2 // 1 is an answer of the others.
@@ -214,10 +295,29 @@ func TestBuildOf(t *testing.T) {
 		info            *debug.BuildInfo
 		want            serve.Build
 	}{
-		"Release": {reason: "We should name a release as it was named, whatever the go command found.", version: "v0.1.0", commit: "fedcba", info: stamped, want: serve.Build{Version: "v0.1.0", Commit: "fedcba"}},
-		"Commit":  {reason: "We should name the commit where there is no release.", info: stamped, want: serve.Build{Version: "v0.0.0-20260101000000-0123456789ab", Commit: "0123456789abcdef"}},
-		"Devel":   {reason: "We should keep what the go command says of a folder without git.", info: &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, want: serve.Build{Version: "(devel)"}},
-		"Archive": {reason: "We should take the version of a package that is built from an archive of the source.", version: "v0.1.0", info: &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, want: serve.Build{Version: "v0.1.0"}},
+		"Release": {
+			reason:  "We should name a release as it was named, whatever the go command found.",
+			version: "v0.1.0",
+			commit:  "fedcba",
+			info:    stamped,
+			want:    serve.Build{Version: "v0.1.0", Commit: "fedcba"},
+		},
+		"Commit": {
+			reason: "We should name the commit where there is no release.",
+			info:   stamped,
+			want:   serve.Build{Version: "v0.0.0-20260101000000-0123456789ab", Commit: "0123456789abcdef"},
+		},
+		"Devel": {
+			reason: "We should keep what the go command says of a folder without git.",
+			info:   &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}},
+			want:   serve.Build{Version: "(devel)"},
+		},
+		"Archive": {
+			reason:  "We should take the version of a package that is built from an archive of the source.",
+			version: "v0.1.0",
+			info:    &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}},
+			want:    serve.Build{Version: "v0.1.0"},
+		},
 		"Nothing": {reason: "We should have a version even where the go command stamped none.", want: serve.Build{Version: "(devel)"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -41,7 +41,11 @@ func kindWithUse(subject v1beta1.UseSubject) *selector.ClaimKind {
 }
 
 func world(subject v1beta1.UseSubject) (*selector.View, *inventory.Class) {
-	golds := inventory.NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.test"}}, schema.GroupVersionKind{Group: "test", Version: "v1", Kind: "Gold"}, false)
+	golds := inventory.NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.test"}}, schema.GroupVersionKind{
+		Group:   "test",
+		Version: "v1",
+		Kind:    "Gold",
+	}, false)
 	c := golds.NewClass(&metav1.ObjectMeta{Name: "a"}, nil)
 	return selector.NewView(kindWithUse(subject), []*inventory.Classes{inventory.NewClasses(golds, []*inventory.Class{c})}), c
 }
@@ -61,18 +65,60 @@ func TestGate(t *testing.T) {
 		wantErr string
 	}{
 		"Namespace": {
-			why: "We should ask for the groups of the namespace.", subject: v1beta1.UseByNamespace, claim: claim.Claim{Namespace: "team", Requester: ann}, status: allow, allowed: true,
-			spec: authorizationv1.SubjectAccessReviewSpec{User: "system:serviceaccount:team:classbind.io", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:team"}, ResourceAttributes: ofClass, Extra: map[string]authorizationv1.ExtraValue{}},
+			why:     "We should ask for the groups of the namespace.",
+			subject: v1beta1.UseByNamespace,
+			claim:   claim.Claim{Namespace: "team", Requester: ann},
+			status:  allow,
+			allowed: true,
+			spec: authorizationv1.SubjectAccessReviewSpec{
+				User:               "system:serviceaccount:team:classbind.io",
+				Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:team"},
+				ResourceAttributes: ofClass,
+				Extra:              map[string]authorizationv1.ExtraValue{},
+			},
 		},
 		"Requester": {
-			why: "We should ask for who asks, with all that is known of him.", subject: v1beta1.UseByRequester, claim: claim.Claim{Namespace: "team", Requester: ann}, status: allow, allowed: true,
-			spec: authorizationv1.SubjectAccessReviewSpec{User: "ann", UID: "1", Groups: []string{"devs"}, Extra: map[string]authorizationv1.ExtraValue{"scope": {"x"}}, ResourceAttributes: ofClass},
+			why:     "We should ask for who asks, with all that is known of him.",
+			subject: v1beta1.UseByRequester,
+			claim:   claim.Claim{Namespace: "team", Requester: ann},
+			status:  allow,
+			allowed: true,
+			spec: authorizationv1.SubjectAccessReviewSpec{
+				User:               "ann",
+				UID:                "1",
+				Groups:             []string{"devs"},
+				Extra:              map[string]authorizationv1.ExtraValue{"scope": {"x"}},
+				ResourceAttributes: ofClass,
+			},
 		},
 		"NoOpinion": {why: "We should take no opinion for no.", subject: v1beta1.UseByNamespace, claim: claim.Claim{Namespace: "team"}},
-		"Denied":    {why: "We should take a denial for no, whatever else failed.", subject: v1beta1.UseByNamespace, claim: claim.Claim{Namespace: "team"}, status: authorizationv1.SubjectAccessReviewStatus{Denied: true, EvaluationError: "x"}},
-		"Allowed":   {why: "We should take it for a yes, whatever else failed.", subject: v1beta1.UseByNamespace, claim: claim.Claim{Namespace: "team"}, status: authorizationv1.SubjectAccessReviewStatus{Allowed: true, EvaluationError: "x"}, allowed: true},
-		"Unknown":   {why: "We should decide nothing where an authorizer fails.", subject: v1beta1.UseByNamespace, claim: claim.Claim{Namespace: "team"}, status: authorizationv1.SubjectAccessReviewStatus{EvaluationError: "secret of golds/a"}, wantErr: "an authorizer of the API server fails"},
-		"Fails":     {why: "We should decide nothing without an answer.", subject: v1beta1.UseByNamespace, claim: claim.Claim{Namespace: "team"}, err: errors.New("refused"), wantErr: "cannot ask the API server: refused"},
+		"Denied": {
+			why:     "We should take a denial for no, whatever else failed.",
+			subject: v1beta1.UseByNamespace,
+			claim:   claim.Claim{Namespace: "team"},
+			status:  authorizationv1.SubjectAccessReviewStatus{Denied: true, EvaluationError: "x"},
+		},
+		"Allowed": {
+			why:     "We should take it for a yes, whatever else failed.",
+			subject: v1beta1.UseByNamespace,
+			claim:   claim.Claim{Namespace: "team"},
+			status:  authorizationv1.SubjectAccessReviewStatus{Allowed: true, EvaluationError: "x"},
+			allowed: true,
+		},
+		"Unknown": {
+			why:     "We should decide nothing where an authorizer fails.",
+			subject: v1beta1.UseByNamespace,
+			claim:   claim.Claim{Namespace: "team"},
+			status:  authorizationv1.SubjectAccessReviewStatus{EvaluationError: "secret of golds/a"},
+			wantErr: "an authorizer of the API server fails",
+		},
+		"Fails": {
+			why:     "We should decide nothing without an answer.",
+			subject: v1beta1.UseByNamespace,
+			claim:   claim.Claim{Namespace: "team"},
+			err:     errors.New("refused"),
+			wantErr: "cannot ask the API server: refused",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, class := world(tc.subject)

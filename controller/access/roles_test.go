@@ -96,7 +96,10 @@ func rolesWorld(t *testing.T) (*rbacServer, *registry.Registration) {
 	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
 	registration, err := registry.NewRegistration(controllertest.NewAPIServer(t, map[string]any{}), &controllertest.Cached{}, nil)
 	require.NoError(t, err)
-	k := inventory.NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.test"}, Spec: v1beta1.ClassKindSpec{ClaimKinds: controllertest.Links("claims.test")}},
+	k := inventory.NewClassKind(&v1beta1.ClassKind{
+		ObjectMeta: metav1.ObjectMeta{Name: "golds.test"},
+		Spec:       v1beta1.ClassKindSpec{ClaimKinds: controllertest.Links("claims.test")},
+	},
 		schema.GroupVersionKind{Group: "test", Version: "v1", Kind: "Gold"}, true)
 	registration.Inventory.SetClaimKind(kindWithUse(v1beta1.UseByNamespace))
 	registration.Inventory.SetClasses(inventory.NewClasses(k, nil))

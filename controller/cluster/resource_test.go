@@ -62,7 +62,11 @@ func TestResolve(t *testing.T) {
 		answers map[string]any
 		want    want
 	}{
-		"Preferred": {reason: "We should take the version that the API server prefers.", answers: of("v1", list(status, golds), "v2", list(golds)), want: want{resource: gold("v1")}},
+		"Preferred": {
+			reason:  "We should take the version that the API server prefers.",
+			answers: of("v1", list(status, golds), "v2", list(golds)),
+			want:    want{resource: gold("v1")},
+		},
 		"Namespaced": {
 			reason:  "We should say that a resource is namespaced.",
 			answers: of("v1", list(namespaced)), want: want{resource: Resource{GroupVersionKind: gold("v1").GroupVersionKind, Namespaced: true}},
@@ -71,9 +75,21 @@ func TestResolve(t *testing.T) {
 			reason: "We should find a resource of the core group.", name: "golds",
 			answers: core(list(golds)), want: want{resource: Resource{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Gold"}}},
 		},
-		"Fallback":         {reason: "We should take another version where the preferred one does not have the resource.", answers: of("v1", list(silvers), "v2", list(golds)), want: want{resource: gold("v2")}},
-		"FallbackForVerbs": {reason: "We should take another version where the preferred one lacks a verb.", answers: of("v1", list(listOnly), "v2", list(golds)), want: want{resource: gold("v2")}},
-		"VersionGone":      {reason: "We should pass over a version that went between two requests.", answers: of("v1", nil, "v2", list(golds)), want: want{resource: gold("v2")}},
+		"Fallback": {
+			reason:  "We should take another version where the preferred one does not have the resource.",
+			answers: of("v1", list(silvers), "v2", list(golds)),
+			want:    want{resource: gold("v2")},
+		},
+		"FallbackForVerbs": {
+			reason:  "We should take another version where the preferred one lacks a verb.",
+			answers: of("v1", list(listOnly), "v2", list(golds)),
+			want:    want{resource: gold("v2")},
+		},
+		"VersionGone": {
+			reason:  "We should pass over a version that went between two requests.",
+			answers: of("v1", nil, "v2", list(golds)),
+			want:    want{resource: gold("v2")},
+		},
 		"Version": {
 			reason: "We should take the version that is asked for, whatever the API server prefers.", version: "v1",
 			answers: of("v2", unavailable, "v1", list(golds)), want: want{resource: gold("v1")},
@@ -82,13 +98,27 @@ func TestResolve(t *testing.T) {
 			reason: "We should name the versions that are served, and what helps.", version: "v1beta1",
 			answers: of("v2", list(golds), "v1", list(golds)), want: want{
 				resource: gold("v2"), err: ErrVersionNotServed,
-				text: `the API server does not serve the version for which the paths are written, "v1beta1", but v2, v1: write the paths for one of these, and set spec.claims.version to it`,
+				text: `the API server does not serve the version for which the paths are written, "v1beta1", but v2, v1: write the paths for one of ` +
+					`these, and set spec.claims.version to it`,
 			},
 		},
-		"VersionOfNothing": {reason: "We should not say that another version is served where none is.", version: "v1beta1", answers: of("v1", list(silvers)), want: none},
-		"NoGroup":          {reason: "We should say that it is not installed where there is no such group.", want: none},
-		"NoPlural":         {reason: "We should say that it is not installed where the group has other resources.", answers: of("v1", list(silvers, status)), want: none},
-		"MissingVerbs":     {reason: "We should name the verbs that are missing.", answers: of("v1", list(listOnly)), want: want{err: ErrUnsuitable, text: `does not serve it with the verbs ["watch"]`}},
+		"VersionOfNothing": {
+			reason:  "We should not say that another version is served where none is.",
+			version: "v1beta1",
+			answers: of("v1", list(silvers)),
+			want:    none,
+		},
+		"NoGroup": {reason: "We should say that it is not installed where there is no such group.", want: none},
+		"NoPlural": {
+			reason:  "We should say that it is not installed where the group has other resources.",
+			answers: of("v1", list(silvers, status)),
+			want:    none,
+		},
+		"MissingVerbs": {
+			reason:  "We should name the verbs that are missing.",
+			answers: of("v1", list(listOnly)),
+			want:    want{err: ErrUnsuitable, text: `does not serve it with the verbs ["watch"]`},
+		},
 		"GroupUnavailable": {
 			reason:  "We should not take an API server that is down for a resource that is not there.",
 			answers: map[string]any{"/apis/example.org": unavailable}, want: want{text: `cannot look up the API group "example.org": `},
@@ -151,8 +181,13 @@ func TestPermitted(t *testing.T) {
 		want      string // an error
 		forbidden bool
 	}{
-		"Allowed":   {reason: "We should say nothing where nothing is wrong.", answer: answer(true)},
-		"Forbidden": {reason: "We should say which verb it is.", answer: answer(false), want: "golds.example.org is forbidden: classbind may not list it", forbidden: true},
+		"Allowed": {reason: "We should say nothing where nothing is wrong.", answer: answer(true)},
+		"Forbidden": {
+			reason:    "We should say which verb it is.",
+			answer:    answer(false),
+			want:      "golds.example.org is forbidden: classbind may not list it",
+			forbidden: true,
+		},
 		"MayNotAsk": {
 			reason: "We should not take a refused question for an answer.", answer: controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden),
 			want: `cannot determine whether classbind may list "golds.example.org": Forbidden`,
@@ -202,5 +237,8 @@ func TestCaching(t *testing.T) {
 			_ = r.get(t.Context(), new(any), path)
 		}
 	}
-	assert.Equal(t, map[string]int{"/document": 1, "/missing": 1, "/down": 3, "/first": 1, "/second": 1, "/third": 3}, asked, "We should cache what is final, within the limit.")
+	assert.Equal(
+		t, map[string]int{"/document": 1, "/missing": 1, "/down": 3, "/first": 1, "/second": 1, "/third": 3}, asked,
+		"We should cache what is final, within the limit.",
+	)
 }

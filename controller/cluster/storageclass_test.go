@@ -36,14 +36,20 @@ func TestDefaultStorageClasses(t *testing.T) {
 		names = append(names, class.Name)
 	}
 	assert.Equal(t, []string{"a", "b", "older"}, names, "We should have the order in which Kubernetes chooses: the newest, then by name.")
-	assert.Equal(t, "kubectl annotate storageclass a b older "+mark+"- "+betaMark+"-", UnmarkStorageClasses(defaults), "We should take the marks from all of them.")
+	assert.Equal(
+		t, "kubectl annotate storageclass a b older "+mark+"- "+betaMark+"-", UnmarkStorageClasses(defaults),
+		"We should take the marks from all of them.",
+	)
 	assert.Equal(t, "kubectl annotate storageclass b older "+mark+"-", UnmarkStorageClasses(defaults[1:]), "We should name no mark that there is not.")
 
 	var many []metav1.PartialObjectMetadata
 	for n := range 12 {
 		many = append(many, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c", n)}})
 	}
-	assert.Equal(t, "kubectl annotate storageclass c0 c1 c2 c3 c4 c5 c6 c7 c8 c9 "+mark+"-", UnmarkStorageClasses(many), "We should not name any number of classes.")
+	assert.Equal(
+		t, "kubectl annotate storageclass c0 c1 c2 c3 c4 c5 c6 c7 c8 c9 "+mark+"-", UnmarkStorageClasses(many),
+		"We should not name any number of classes.",
+	)
 }
 
 func TestGetsStorageClass(t *testing.T) {

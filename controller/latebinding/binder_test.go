@@ -48,7 +48,9 @@ func TestLateBinding(t *testing.T) {
 	r.awaitCounts(t, ClaimCounts{Bound: 3, Waiting: 3})
 	view := r.registration.Inventory.Snapshot()[lateKind]
 	drawn := func(name string) string {
-		claim := view.Kind.Reader.Read("team-a", name, map[string]any{"spec": map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}}}})
+		claim := view.Kind.Reader.Read("team-a", name, map[string]any{
+			"spec": map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}}},
+		})
 		require.Empty(t, claim.Problems)
 		return previewed(t, view, claim.Claim).Class.Name
 	}
@@ -197,7 +199,14 @@ func TestFaultIsOver(t *testing.T) {
 func TestTermsOverlap(t *testing.T) {
 	s := newClaimServer(t)
 	r := newLateReplica(t, s, lateClaimKind())
-	first, next := r.binder, &Binder{Claims: r.claims, Events: r.binder.Events, Namespaces: namespaces{}, Rate: 1, Decider: r.binder.Decider, interval: time.Millisecond}
+	first, next := r.binder, &Binder{
+		Claims:     r.claims,
+		Events:     r.binder.Events,
+		Namespaces: namespaces{},
+		Rate:       1,
+		Decider:    r.binder.Decider,
+		interval:   time.Millisecond,
+	}
 	w := r.claims.watches()[lateKind]
 	serves := func(b *Binder, reason string) {
 		eventually(t, reason, func(c *assert.CollectT) {
@@ -232,7 +241,10 @@ func TestLateBindingRefused(t *testing.T) {
 		assert.True(c, apierrors.IsForbidden(why))
 		assert.EqualError(c, why, "claims.example.org is forbidden: the API server does not let classbind patch any")
 	})
-	assert.Never(t, func() bool { return s.tried() > lateWorkers }, lateRound, lateRound/10, "We should not try one claim after the other where none may be written.")
+	assert.Never(
+		t, func() bool { return s.tried() > lateWorkers }, lateRound, lateRound/10,
+		"We should not try one claim after the other where none may be written.",
+	)
 
 	s.refuse("patch", 0)
 	w := r.claims.watches()[lateKind]
@@ -286,7 +298,8 @@ func TestReferenceRefused(t *testing.T) {
 	})
 	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
 	r.awaitCounts(t, ClaimCounts{Bound: 10, Waiting: 10})
-	const why = `the API server refuses to add the reference to its class to a claim that waits (spec: Invalid value: "object": classRef cannot be added after creation): ` +
+	const why = `the API server refuses to add the reference to its class to a claim that waits (spec: Invalid value: "object": classRef cannot ` +
+		`be added after creation): ` +
 		"create the claim again, or correct the rule"
 	eventually(t, "We should say why, to those who read the ClaimKind and to each author, and name no claim.", func(c *assert.CollectT) {
 		require.EqualError(c, r.claims.LateProblem(lateKind), why)
@@ -333,16 +346,38 @@ func TestWhyNotWritten(t *testing.T) {
 		err                    error
 		outdated, unauthorized bool
 	}{
-		"TestFails":    {"We should know that the claim has changed.", apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", "testing value failed", 0, false), true, false},
-		"Gone":         {"We should know that the claim has gone.", apierrors.NewNotFound(claims, "db"), true, false},
-		"Invalid":      {"We should try again what the schema refuses: it may change.", apierrors.NewInvalid(kind, "db", field.ErrorList{field.Required(field.NewPath("spec"), "")}), false, false},
-		"Conflict":     {"We should try again where two writes met.", apierrors.NewConflict(claims, "db", errors.New("changed")), false, false},
-		"Unauthorized": {"We should know that we may write no claim.", apierrors.NewForbidden(claims, "db", errors.New(`User "classbind" cannot patch resource "claims" in API group "example.org" in the namespace "team-a"`)), false, true},
-		"Denied":       {"We should take a webhook's word for one claim alone.", apierrors.NewForbidden(claims, "db", errors.New(`admission webhook "other" denied the request`)), false, false},
-		"Denied403":    {"We should know a webhook's word by whatever it quotes.", denied(`claims.example.org "db" is forbidden: User "classbind" cannot patch resource "claims" in API group "example.org"`), false, false},
-		"Quoted":       {"We should know a policy's word by whatever it quotes.", apierrors.NewForbidden(claims, "db", errors.New(`ValidatingAdmissionPolicy 'other' denied request: "db" is forbidden: User "classbind" cannot patch resource "claims"`)), false, false},
-		"ClusterScope": {"We should know that we may write no claim.", apierrors.NewForbidden(claims, "db", errors.New(`User "system:serviceaccount:a:b" cannot patch resource "claims" in API group "example.org" at the cluster scope: no`)), false, true},
-		"Unreachable":  {"We should try again where there is no answer.", errors.New("connection refused"), false, false},
+		"TestFails": {
+			"We should know that the claim has changed.",
+			apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", "testing value failed", 0, false),
+			true, false,
+		},
+		"Gone": {"We should know that the claim has gone.", apierrors.NewNotFound(claims, "db"), true, false},
+		"Invalid": {
+			"We should try again what the schema refuses: it may change.",
+			apierrors.NewInvalid(kind, "db", field.ErrorList{field.Required(field.NewPath("spec"), "")}), false, false,
+		},
+		"Conflict": {"We should try again where two writes met.", apierrors.NewConflict(claims, "db", errors.New("changed")), false, false},
+		"Unauthorized": {
+			"We should know that we may write no claim.",
+			apierrors.NewForbidden(claims, "db", errors.New(`User "classbind" cannot patch resource "claims" in API group "example.org" in the namespace "team-a"`)),
+			false, true,
+		},
+		"Denied": {
+			"We should take a webhook's word for one claim alone.",
+			apierrors.NewForbidden(claims, "db", errors.New(`admission webhook "other" denied the request`)), false, false,
+		},
+		"Denied403": {
+			"We should know a webhook's word by whatever it quotes.",
+			denied(`claims.example.org "db" is forbidden: User "classbind" cannot patch resource "claims" in API group "example.org"`), false,
+			false,
+		},
+		"Quoted": {"We should know a policy's word by whatever it quotes.", apierrors.NewForbidden(claims, "db", errors.New(
+			`ValidatingAdmissionPolicy 'other' denied request: "db" is forbidden: User "classbind" cannot patch resource "claims"`,
+		)), false, false},
+		"ClusterScope": {"We should know that we may write no claim.", apierrors.NewForbidden(claims, "db", errors.New(
+			`User "system:serviceaccount:a:b" cannot patch resource "claims" in API group "example.org" at the cluster scope: no`,
+		)), false, true},
+		"Unreachable": {"We should try again where there is no answer.", errors.New("connection refused"), false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := fmt.Errorf("cannot write: %w", tc.err)

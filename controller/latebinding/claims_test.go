@@ -29,7 +29,10 @@ func TestCountedThoughNotWritable(t *testing.T) {
 	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
 	claims := metav1.APIResource{Name: "claims", Kind: "Claim", Namespaced: true, Verbs: metav1.Verbs{"list", "watch"}}
 	serve := func() {
-		serving, err := registry.NewRegistration(controllertest.NewAPIServer(t, map[string]any{"/apis/example.org": controllertest.APIGroup("v1"), "/apis/example.org/v1": controllertest.APIResources(claims)}), r.claims.reader, nil)
+		serving, err := registry.NewRegistration(controllertest.NewAPIServer(t, map[string]any{
+			"/apis/example.org":    controllertest.APIGroup("v1"),
+			"/apis/example.org/v1": controllertest.APIResources(claims),
+		}), r.claims.reader, nil)
 		require.NoError(t, err)
 		serving.Inventory = r.registration.Inventory
 		r.claims.registration = serving
@@ -182,7 +185,9 @@ func TestKindsOfOneResource(t *testing.T) {
 		assert.Len(c, eventsOf(v1beta1.EventNoMatchingClass), 2)
 	})
 
-	r.registration.Inventory.SetClasses(controllertest.NewClasses(classKind("levels.example.org", "Level", tiers), map[string][]string{"high": {"default", "true"}}))
+	r.registration.Inventory.SetClasses(controllertest.NewClasses(classKind("levels.example.org", "Level", tiers), map[string][]string{
+		"high": {"default", "true"},
+	}))
 	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
 	references := func(claim string) (class, tier string) {
 		s.mu.Lock()
@@ -202,7 +207,10 @@ func TestKindsOfOneResource(t *testing.T) {
 		assert.Equal(c, "mine", tier)
 	})
 	s.mu.Lock()
-	assert.Equal(t, map[string]int{"team-a/both": 2, "team-a/first-alone": 1}, s.patches, "We should write each reference once, and none for the claim kind in conflict.")
+	assert.Equal(
+		t, map[string]int{"team-a/both": 2, "team-a/first-alone": 1}, s.patches,
+		"We should write each reference once, and none for the claim kind in conflict.",
+	)
 	s.mu.Unlock()
 	eventually(t, "We should inform the author of both classes.", func(c *assert.CollectT) {
 		assert.Len(c, eventsOf(v1beta1.EventBoundToClass), 2)

@@ -38,7 +38,9 @@ func TestClassCounts(t *testing.T) {
 			r := newLateReplica(t, s, lateClaimKind(change))
 			r.registration.Inventory.SetClasses(labelled(r.golds, "used", "unused"))
 			r.golds.ClaimKinds = []string{lateKind, "nobody.example.org"}
-			used, unused, gone := r.golds.NewClass(&metav1.ObjectMeta{Name: "used"}, nil), r.golds.NewClass(&metav1.ObjectMeta{Name: "unused"}, nil), r.golds.NewClass(&metav1.ObjectMeta{Name: "gone"}, nil)
+			used, unused, gone := r.golds.NewClass(&metav1.ObjectMeta{
+				Name: "used",
+			}, nil), r.golds.NewClass(&metav1.ObjectMeta{Name: "unused"}, nil), r.golds.NewClass(&metav1.ObjectMeta{Name: "gone"}, nil)
 			of := func(c *inventory.Class) map[string]int64 {
 				claims, missing := r.claims.OfClass(c)
 				assert.NoError(t, missing)
@@ -134,7 +136,10 @@ func TestClassSeriesAreBounded(t *testing.T) {
 	r.registration.Inventory.SetClasses(labelled(r.golds, names...))
 	all := series()
 	assert.Len(t, all, v1beta1.MaxClassSeries+1, "We should have no more series.")
-	assert.Subset(t, all, map[string]float64{"class_claims class=class-149 class_kind=golds.example.org class_namespace=": 8}, "We should have those with the most claims.")
+	assert.Subset(
+		t, all, map[string]float64{"class_claims class=class-149 class_kind=golds.example.org class_namespace=": 8},
+		"We should have those with the most claims.",
+	)
 	assert.Subset(t, all, map[string]float64{"class_claims class= class_kind=golds.example.org class_namespace=": 50}, "We should have the others together.")
 	assert.Contains(t, all, "class_claims class=class-098 class_kind=golds.example.org class_namespace=", "We should go by the name among equals.")
 	assert.NotContains(t, all, "class_claims class=class-099 class_kind=golds.example.org class_namespace=", "We should go by the name among equals.")
@@ -187,7 +192,9 @@ func TestClaimMetrics(t *testing.T) {
 
 	count(true)
 	want := map[string]float64{
-		"claims claim_kind=claims.example.org state=bound": 7, "claims claim_kind=claims.example.org state=waiting": 3, "claims claim_kind=claims.example.org state=left": 1,
+		"claims claim_kind=claims.example.org state=bound":                7,
+		"claims claim_kind=claims.example.org state=waiting":              3,
+		"claims claim_kind=claims.example.org state=left":                 1,
 		"late_bindings_total claim_kind=claims.example.org outcome=bound": 0, "late_bindings_total claim_kind=claims.example.org outcome=changed": 0,
 		"late_bindings_total claim_kind=claims.example.org outcome=failed": 0, "late_bindings_total claim_kind=claims.example.org outcome=panicked": 0,
 	}

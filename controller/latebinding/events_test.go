@@ -42,7 +42,8 @@ func TestNoMatchingClass(t *testing.T) {
 		}
 		eventually(t, "We should say it.", func(c *assert.CollectT) {
 			assert.Equal(c, map[string]string{
-				"team-a/waits":     `no class for this claim of "claims.example.org" matches the selector "tier=gold" (among 0 classes of golds.example.org): change the selector, or create or label a class; it will be bound when a class matches`,
+				"team-a/waits": `no class for this claim of "claims.example.org" matches the selector "tier=gold" (among 0 classes of ` +
+					`golds.example.org): change the selector, or create or label a class; it will be bound when a class matches`,
 				"team-a/malformed": `spec.classSelector: Invalid value: "gold": must be an object, a label selector`,
 			}, s.notes(v1beta1.EventNoMatchingClass))
 		})

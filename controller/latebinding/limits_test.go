@@ -39,7 +39,10 @@ func TestPoisonedClaims(t *testing.T) {
 		spec   string
 		times  int64 // its length may be allocated, plus 1 MiB
 	}{
-		"EmptyRequirements":    {"We should not put thousands of errors together.", `{"classSelector":{"matchExpressions":[` + repeated(`{"key":"","operator":""}`, 5000) + `]}}`, 8},
+		"EmptyRequirements": {
+			"We should not put thousands of errors together.",
+			`{"classSelector":{"matchExpressions":[` + repeated(`{"key":"","operator":""}`, 5000) + `]}}`, 8,
+		},
 		"NoRequirements":       {"We should not put thousands of errors together.", `{"classSelector":{"matchExpressions":[` + repeated(`{}`, 4000) + `]}}`, 8},
 		"LongError":            {"We should not hold an error as long as an author likes.", `{"classSelector":{"` + strings.Repeat("x", 1<<20) + `":{}}}`, 8},
 		"LargeElsewhere":       {"We should not decode what we do not ask for.", `{"other":[` + repeated(`{"a":0}`, 190_000) + `]}`, 0},
@@ -58,7 +61,8 @@ func TestPoisonedClaims(t *testing.T) {
 
 // largeClaims serves lists and watches of claims of 1.5 MiB, without end.
 func largeClaims(claims int, streams bool) http.HandlerFunc {
-	object := fmt.Sprintf(`{"apiVersion":"example.org/v1","kind":"Claim","metadata":{"namespace":"team-a","uid":"%%d","name":"large-%%[1]d","resourceVersion":"1"},"spec":{"classSelector":{},"other":[%s]}}`, repeated(`{"a":0}`, 190_000))
+	object := fmt.Sprintf(`{"apiVersion":"example.org/v1","kind":"Claim","metadata":{"namespace":"team-a","uid":"%%d","name":"large-%%[1]d",`+
+		`"resourceVersion":"1"},"spec":{"classSelector":{},"other":[%s]}}`, repeated(`{"a":0}`, 190_000))
 	head, tail, _ := strings.Cut(object, `%d","name":"large-%[1]d`)
 	write := func(w io.Writer, before string, uid int, after string) {
 		_, _ = fmt.Fprintf(w, `%s%s%d","name":"large-%[3]d`, before, head, uid)
@@ -117,7 +121,8 @@ func TestSelectorsAsText(t *testing.T) {
 		`{}`, `{"classSelector":null}`, `{"classSelector":{}}`,
 		`{"classSelector":{"matchLabels":{"tier":"gold","in":"notin","empty":""}}}`,
 		`{"classSelector":{"matchExpressions":[{"key":"in","operator":"In","values":["","in","exists"]},{"key":"notin","operator":"NotIn","values":[""]}]}}`,
-		`{"classSelector":{"matchExpressions":[{"key":"a","operator":"In","values":[""]},{"key":"a","operator":"Exists"},{"key":"example.org/b","operator":"DoesNotExist"}]}}`,
+		`{"classSelector":{"matchExpressions":[{"key":"a","operator":"In","values":[""]},{"key":"a","operator":"Exists"},{"key":"example.org/b",` +
+			`"operator":"DoesNotExist"}]}}`,
 		`{"classSelector":{"matchLabels":{"a":"b"},"matchExpressions":[{"key":"a","operator":"NotIn","values":["x","y","x"]}]}}`,
 	} {
 		checkText(t, claimJSON(1, spec))
@@ -153,7 +158,9 @@ func checkText(t *testing.T, raw []byte) {
 
 // selecting returns a spec whose selector no other claim has, of at least so many bytes.
 func selecting(n, bytes int) string {
-	return fmt.Sprintf(`{"classSelector":{"matchExpressions":[{"key":"only-%06d","operator":"In","values":[%s]}]}}`, n, repeated(`"`+strings.Repeat("x", 60)+`"`, 1+bytes/61))
+	return fmt.Sprintf(`{"classSelector":{"matchExpressions":[{"key":"only-%06d","operator":"In","values":[%s]}]}}`, n, repeated(
+		`"`+strings.Repeat("x", 60)+`"`, 1+bytes/61,
+	))
 }
 
 // TestRoom has namespaces share the room, and ask for more than there is.
@@ -273,12 +280,28 @@ func TestClaimMemory(t *testing.T) {
 		claims int
 		most   int64
 	}{
-		"Waiting":      {"We should hold little of a claim that waits.", v1beta1.BindLater, `{"classSelector":{"matchLabels":{"tier":"gold-%d"}}}`, 10_000, 600},
-		"Bound":        {"We should hold little of a claim that is bound.", v1beta1.BindLater, `{"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":"gold-%d"}}`, 10_000, 600},
-		"WaitsForNone": {"We should hold nothing of a claim that is not bound later.", v1beta1.Admit, `{"classSelector":{"matchLabels":{"tier":"gold-%d"}}}`, 10_000, 150},
-		"Long":         {"We should hold a long selector as its text alone.", v1beta1.BindLater, `{"classSelector":{"matchExpressions":[{"key":"tier","operator":"In","values":["%d",` + many(`"gold"`, 10_000) + `]}]}}`, 20, 65_000},
-		"Malformed":    {"We should not hold what is wrong with it as long as an author likes.", v1beta1.BindLater, `{"classSelector":{"%d` + long + `":{}}}`, 20, 30_000},
-		"Dense":        {"We should hold of no selector more than this.", v1beta1.BindLater, `{"classSelector":{"matchExpressions":[{"key":"tier-%d","operator":"Exists"},` + many(`{"key":"a","operator":"Exists"}`, 500) + `]}}`, 100, 2_500},
+		"Waiting": {"We should hold little of a claim that waits.", v1beta1.BindLater, `{"classSelector":{"matchLabels":{"tier":"gold-%d"}}}`, 10_000, 600},
+		"Bound": {
+			"We should hold little of a claim that is bound.", v1beta1.BindLater,
+			`{"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":"gold-%d"}}`, 10_000, 600,
+		},
+		"WaitsForNone": {
+			"We should hold nothing of a claim that is not bound later.", v1beta1.Admit, `{"classSelector":{"matchLabels":{"tier":"gold-%d"}}}`,
+			10_000, 150,
+		},
+		"Long": {
+			"We should hold a long selector as its text alone.", v1beta1.BindLater,
+			`{"classSelector":{"matchExpressions":[{"key":"tier","operator":"In","values":["%d",` + many(`"gold"`, 10_000) + `]}]}}`, 20, 65_000,
+		},
+		"Malformed": {
+			"We should not hold what is wrong with it as long as an author likes.",
+			v1beta1.BindLater, `{"classSelector":{"%d` + long + `":{}}}`, 20, 30_000,
+		},
+		"Dense": {
+			"We should hold of no selector more than this.", v1beta1.BindLater,
+			`{"classSelector":{"matchExpressions":[{"key":"tier-%d","operator":"Exists"},` + many(`{"key":"a","operator":"Exists"}`, 500) + `]}}`,
+			100, 2_500,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newLateWatch(t, func(k *v1beta1.ClaimKind) {
@@ -292,7 +315,10 @@ func TestClaimMemory(t *testing.T) {
 			n, _ := w.counts()
 			t.Logf("%d bytes for each of %d", each, n.Bound+n.Waiting)
 			assert.Less(t, each, tc.most, tc.reason)
-			assert.Less(t, each*int64(tc.claims), int64(max(w.state.waiting.weight, n.Bound, 1000))<<10, "We should hold at most a KiB for each claim that it counts as.")
+			assert.Less(
+				t, each*int64(tc.claims), int64(max(w.state.waiting.weight, n.Bound, 1000))<<10,
+				"We should hold at most a KiB for each claim that it counts as.",
+			)
 			runtime.KeepAlive(w)
 		})
 	}

@@ -119,7 +119,16 @@ func newLateReplica(t testing.TB, s *claimServer, k *v1beta1.ClaimKind, change .
 	registration.Inventory.SetClaimKind(compiled)
 	registration.Inventory.SetClasses(labelled(r.golds))
 	registration.Inventory.Open()
-	r.binder = &Binder{Claims: r.claims, Events: events, Instance: "here", Namespaces: namespaces{}, Rate: 100_000, Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}, interval: lateRound / 20, retry: lateRetry / 20}
+	r.binder = &Binder{
+		Claims:     r.claims,
+		Events:     events,
+		Instance:   "here",
+		Namespaces: namespaces{},
+		Rate:       100_000,
+		Decider:    &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now},
+		interval:   lateRound / 20,
+		retry:      lateRetry / 20,
+	}
 	for _, f := range change {
 		f(r.binder)
 	}
@@ -203,7 +212,8 @@ func newLateWatchOf(t testing.TB, k *selector.ClaimKind) *claimWatch {
 
 // claimJSON returns a claim with this uid, of team-a by default.
 func claimJSON(uid int, spec string, namespace ...string) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"example.org/v1","kind":"Claim","metadata":{"namespace":%q,"name":"a-claim-of-some-length-%d","uid":%q,"resourceVersion":"1234567%d","annotations":{"note":%q}},"spec":%s}`,
+	return fmt.Appendf(nil, `{"apiVersion":"example.org/v1","kind":"Claim","metadata":{"namespace":%q,"name":"a-claim-of-some-length-%d",`+
+		`"uid":%q,"resourceVersion":"1234567%d","annotations":{"note":%q}},"spec":%s}`,
 		append(namespace, "team-a")[0], uid, uidOf(uid), uid, strings.Repeat("x", 100), spec)
 }
 

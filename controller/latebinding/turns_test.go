@@ -35,8 +35,16 @@ func (p patches) RoundTrip(r *http.Request) (*http.Response, error) { return p(r
 
 // patched is the answer to a PATCH that was accepted.
 func patched(r *http.Request) *http.Response {
-	body := fmt.Sprintf(`{"metadata":{"name":%q,"uid":"u","resourceVersion":"2"},"spec":{"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":"gold"}}}`, r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:])
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}
+	body := fmt.Sprintf(
+		`{"metadata":{"name":%q,"uid":"u","resourceVersion":"2"},"spec":{"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":"gold"}}}`,
+		r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:],
+	)
+	return &http.Response{
+		StatusCode: http.StatusOK,
+		Header:     http.Header{"Content-Type": {"application/json"}},
+		Body:       io.NopCloser(strings.NewReader(body)),
+		Request:    r,
+	}
 }
 
 // bubble is a late binder without a network, for synctest. Its kinds are claims.example.org and others.example.org.
@@ -48,7 +56,10 @@ func bubble(t *testing.T, transport patches) (b *Binder, claims, others *claimWa
 	inv := registration.Inventory
 	all, err := NewClaims(registration, reader, config, "")
 	require.NoError(t, err)
-	golds := inventory.NewClassKind(&v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: lateKind}, {Name: "others.example.org"}}}}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
+	golds := inventory.NewClassKind(
+		&v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: lateKind}, {Name: "others.example.org"}}}},
+		schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false,
+	)
 	add := func(name string) *claimWatch {
 		k := lateClaimKind(func(k *v1beta1.ClaimKind) { k.Name = name })
 		compiled := selector.NewClaimKind(k)
@@ -208,7 +219,10 @@ func TestPanicsAreSurvived(t *testing.T) {
 			assert.Positive(t, calls)
 			registry := prometheus.NewRegistry()
 			registry.MustRegister(b.Claims.Metrics)
-			assert.InDelta(t, calls, controllertest.Scraped(t, registry)["late_bindings_total claim_kind="+lateKind+" outcome="+latePanicked], 0, "We should count panics.")
+			assert.InDelta(
+				t, calls, controllertest.Scraped(t, registry)["late_bindings_total claim_kind="+lateKind+" outcome="+latePanicked], 0,
+				"We should count panics.",
+			)
 			assert.Less(t, calls, 10, "We should try less and less.")
 		})
 	})

@@ -24,12 +24,17 @@ func FuzzWaitingClaim(f *testing.F) {
 			annotations[v1beta1.ClassSelectorAnnotation] = annotation
 		}
 		text, _ := json.Marshal(annotations)
-		return []byte(`{"metadata":{"uid":"1","name":"db","namespace":"n","resourceVersion":"1","annotations":` + string(text) + `},"spec":{"classSelector":` + selector + `}}`)
+		return []byte(
+			`{"metadata":{"uid":"1","name":"db","namespace":"n","resourceVersion":"1","annotations":` + string(text) + `},"spec":{"classSelector":` + selector + `}}`,
+		)
 	}
 	for _, object := range []string{
-		`null`, `[]`, `{}`, `{"metadata":null,"spec":[]}`, `{"metadata":{"uid":"1","name":"db","namespace":"n"},"spec":{"classRef":{"apiVersion":"a/v1","kind":"A","name":"b"}}}`,
-		`{"metadata":{"uid":"1","name":"db"},"spec":{"classSelector":{"matchLabels":{"a":"1"}}}}`, `{"metadata":{"uid":"1","annotations":{"classbind.io/class-selector":"a in (1,2)"}}}`,
-		`{"metadata":{"uid":1,"annotations":{"classbind.io/class-selector":7}}}`, `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","generateName":"a-"}}`, `{"spec":{"resourceRef":{},"classRef":null}}`,
+		`null`, `[]`, `{}`, `{"metadata":null,"spec":[]}`,
+		`{"metadata":{"uid":"1","name":"db","namespace":"n"},"spec":{"classRef":{"apiVersion":"a/v1","kind":"A","name":"b"}}}`,
+		`{"metadata":{"uid":"1","name":"db"},"spec":{"classSelector":{"matchLabels":{"a":"1"}}}}`,
+		`{"metadata":{"uid":"1","annotations":{"classbind.io/class-selector":"a in (1,2)"}}}`,
+		`{"metadata":{"uid":1,"annotations":{"classbind.io/class-selector":7}}}`,
+		`{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","generateName":"a-"}}`, `{"spec":{"resourceRef":{},"classRef":null}}`,
 	} {
 		f.Add([]byte(object))
 	}

@@ -33,7 +33,10 @@ func endedWatches(claims int, last *atomic.Int64) http.HandlerFunc {
 			if n >= claims {
 				event, n = "DELETED", n-claims
 			}
-			_, _ = fmt.Fprintf(w, `{"type":%q,"object":{"metadata":{"namespace":"team-a","uid":"%d","name":"waits-%d","resourceVersion":"%d"},"spec":%s}}`+"\n", event, n, n, version, selecting(n, 20))
+			_, _ = fmt.Fprintf(
+				w, `{"type":%q,"object":{"metadata":{"namespace":"team-a","uid":"%d","name":"waits-%d","resourceVersion":"%d"},"spec":%s}}`+"\n",
+				event, n, n, version, selecting(n, 20),
+			)
 		}
 	}
 }
@@ -111,8 +114,16 @@ func TestClaimPage(t *testing.T) {
 			answer: `{"kind":"List","items":[{"a":1}, 2],"metadata":{"resourceVersion":"7","continue":"next","remainingItemCount":3}}`,
 			items:  []string{`{"a":1}`, "2"}, page: metav1.ListMeta{ResourceVersion: "7", Continue: "next", RemainingItemCount: new(int64(3))},
 		},
-		"NoItems":      {reason: "We should take a list of nothing.", answer: `{"items":null,"metadata":{"resourceVersion":"7"}}`, page: metav1.ListMeta{ResourceVersion: "7"}},
-		"OtherItems":   {reason: "We should skip items that are no list.", answer: `{"items":{"a":1},"metadata":{"resourceVersion":"7"}}`, page: metav1.ListMeta{ResourceVersion: "7"}},
+		"NoItems": {
+			reason: "We should take a list of nothing.",
+			answer: `{"items":null,"metadata":{"resourceVersion":"7"}}`,
+			page:   metav1.ListMeta{ResourceVersion: "7"},
+		},
+		"OtherItems": {
+			reason: "We should skip items that are no list.",
+			answer: `{"items":{"a":1},"metadata":{"resourceVersion":"7"}}`,
+			page:   metav1.ListMeta{ResourceVersion: "7"},
+		},
 		"Null":         {reason: "We should not take null for a list of nothing.", answer: `null`, err: "it has no metadata"},
 		"NullMetadata": {reason: "We should not take it for a list.", answer: `{"metadata":null,"items":[]}`, err: "it has no metadata"},
 		"Array":        {reason: "We should not take an array for a list.", answer: `[]`, err: "cannot read a list"},

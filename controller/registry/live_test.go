@@ -95,14 +95,20 @@ func TestRegistered(t *testing.T) {
 		want    bool
 		err     error
 	}{
-		"RegisteredAgain":       {"We should find what is registered again, though we have seen it deleted.", true, has(name), true, nil},
-		"NotPermitted":          {"We should not say that there is none when we may not look.", false, fails(forbidden), false, forbidden},
-		"Uninstalled":           {"We should block no claim of a kind that we have seen deleted once our rights are gone, too.", true, fails(forbidden), false, nil},
-		"AccountDeleted":        {"We should block no claim of a kind that we have seen deleted once nobody knows us any more.", true, fails(apierrors.NewUnauthorized("")), false, nil},
-		"DeletedAndNotAnswered": {"We should not say that there is none when we could not ask, though we have seen it deleted: it may be there again.", true, fails(refused), false, refused},
-		"Registered":            {"We should find what was registered a moment ago.", false, has(other, name), true, nil},
-		"NotRegistered":         {"We should take the API server's word that there is none.", false, has(other), false, nil},
-		"NotAnswered":           {"We should not say that there is none when we could not ask.", false, fails(refused), false, refused},
+		"RegisteredAgain": {"We should find what is registered again, though we have seen it deleted.", true, has(name), true, nil},
+		"NotPermitted":    {"We should not say that there is none when we may not look.", false, fails(forbidden), false, forbidden},
+		"Uninstalled":     {"We should block no claim of a kind that we have seen deleted once our rights are gone, too.", true, fails(forbidden), false, nil},
+		"AccountDeleted": {
+			"We should block no claim of a kind that we have seen deleted once nobody knows us any more.",
+			true, fails(apierrors.NewUnauthorized("")), false, nil,
+		},
+		"DeletedAndNotAnswered": {
+			"We should not say that there is none when we could not ask, though we have seen it deleted: it may be there again.",
+			true, fails(refused), false, refused,
+		},
+		"Registered":    {"We should find what was registered a moment ago.", false, has(other, name), true, nil},
+		"NotRegistered": {"We should take the API server's word that there is none.", false, has(other), false, nil},
+		"NotAnswered":   {"We should not say that there is none when we could not ask.", false, fails(refused), false, refused},
 	} {
 		t.Run(tcName, func(t *testing.T) {
 			r := newRegistration(&controllertest.Cached{}, tc.api, cluster.Resolver{}, nil)
@@ -151,14 +157,28 @@ func TestClassKind(t *testing.T) {
 		answers map[string]any // served unless set
 		want    want
 	}{
-		"NotRegistered": {reason: "We should take the API server's word that it is registered no more, whatever we watch.", client: &controllertest.Cached{}, watched: watched("5e1f")},
-		"NotHeardOf":    {reason: "We should ask the API server for one that we have not heard of.", client: &controllertest.Cached{}, api: known, want: want{kind: "Gold"}},
+		"NotRegistered": {
+			reason:  "We should take the API server's word that it is registered no more, whatever we watch.",
+			client:  &controllertest.Cached{},
+			watched: watched("5e1f"),
+		},
+		"NotHeardOf": {
+			reason: "We should ask the API server for one that we have not heard of.",
+			client: &controllertest.Cached{},
+			api:    known,
+			want:   want{kind: "Gold"},
+		},
 		"NotHeardOfNorAnswered": {
 			reason: "We should not say that it is not registered because we have not heard of it.",
 			client: &controllertest.Cached{}, api: &controllertest.Cached{Err: refused},
 			want: want{err: `cannot get class kind "golds.example.org": connection refused`},
 		},
-		"HeardOf": {reason: "We should not ask the API server for what we know.", api: &controllertest.Cached{Err: refused}, watched: watched("5e1f"), want: want{kind: "Watched", namespaced: true}},
+		"HeardOf": {
+			reason:  "We should not ask the API server for what we know.",
+			api:     &controllertest.Cached{Err: refused},
+			watched: watched("5e1f"),
+			want:    want{kind: "Watched", namespaced: true},
+		},
 		"NotAnswered": {
 			reason: "We should not say that it is not registered when we could not ask.",
 			client: &controllertest.Cached{Err: refused}, watched: watched("5e1f"),
@@ -168,10 +188,14 @@ func TestClassKind(t *testing.T) {
 			reason:  "We should not look up a resource that we watch.",
 			watched: watched("5e1f"), answers: down, want: want{kind: "Watched", namespaced: true},
 		},
-		"WatchedBefore": {reason: "We should look up the resource of a registration that was deleted and made again.", watched: watched("c0ffee"), want: want{kind: "Gold"}},
-		"NotWatched":    {reason: "We should look up a resource that we do not watch yet.", watched: unfollowed(cluster.ErrNotInstalled), want: want{kind: "Gold"}},
-		"Unknown":       {reason: "We should look up a resource that we have not heard of.", want: want{kind: "Gold"}},
-		"NotInstalled":  {reason: "We should say that there are no classes of a kind that is not installed.", answers: map[string]any{}},
+		"WatchedBefore": {
+			reason:  "We should look up the resource of a registration that was deleted and made again.",
+			watched: watched("c0ffee"),
+			want:    want{kind: "Gold"},
+		},
+		"NotWatched":   {reason: "We should look up a resource that we do not watch yet.", watched: unfollowed(cluster.ErrNotInstalled), want: want{kind: "Gold"}},
+		"Unknown":      {reason: "We should look up a resource that we have not heard of.", want: want{kind: "Gold"}},
+		"NotInstalled": {reason: "We should say that there are no classes of a kind that is not installed.", answers: map[string]any{}},
 		"NotServed": {
 			reason: "We should not say that there are no classes of a kind whose CRD is there.",
 			client: &controllertest.Cached{ClassKinds: known.ClassKinds, CRDs: []string{name}}, answers: map[string]any{},
@@ -229,9 +253,11 @@ func TestClass(t *testing.T) {
 	}
 	const (
 		object  = `{"apiVersion":"example.org/v1","kind":"Gold","default":true,"metadata":{"name":"a","uid":"a-1","resourceVersion":"10"}}`
-		partial = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{"name":"a","uid":"a-1","resourceVersion":"10","annotations":{"default":"true"}}}`
+		partial = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{"name":"a","uid":"a-1","resourceVersion":"10",` +
+			`"annotations":{"default":"true"}}}`
 
-		partialOfAWS = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{"name":"a","namespace":"aws","uid":"a-1","resourceVersion":"10","annotations":{"default":"true"}}}`
+		partialOfAWS = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{"name":"a","namespace":"aws","uid":"a-1",` +
+			`"resourceVersion":"10","annotations":{"default":"true"}}}`
 
 		one         = "/apis/example.org/v1/golds/a"
 		oneOfAWS    = "/apis/example.org/v1/namespaces/aws/golds/a"
@@ -252,11 +278,29 @@ func TestClass(t *testing.T) {
 		answers   map[string]any
 		want      want
 	}{
-		"Metadata":   {reason: "We should read the metadata of a class, where they have its mark.", answers: map[string]any{one: json.RawMessage(partial)}, want: want{found: true}},
-		"Object":     {reason: "We should read the whole class, where a field is its mark.", kind: whole, answers: map[string]any{one: json.RawMessage(object)}, want: want{found: true}},
-		"Namespaced": {reason: "We should read a class in its namespace.", namespace: "aws", answers: map[string]any{oneOfAWS: json.RawMessage(partial)}, want: want{found: true}},
-		"NotThere":   {reason: "We should say that there is none."},
-		"Listed":     {reason: "We should list the one class that we may not get.", answers: map[string]any{one: forbidden, listed: partials}, want: want{found: true}},
+		"Metadata": {
+			reason:  "We should read the metadata of a class, where they have its mark.",
+			answers: map[string]any{one: json.RawMessage(partial)},
+			want:    want{found: true},
+		},
+		"Object": {
+			reason:  "We should read the whole class, where a field is its mark.",
+			kind:    whole,
+			answers: map[string]any{one: json.RawMessage(object)},
+			want:    want{found: true},
+		},
+		"Namespaced": {
+			reason:    "We should read a class in its namespace.",
+			namespace: "aws",
+			answers:   map[string]any{oneOfAWS: json.RawMessage(partial)},
+			want:      want{found: true},
+		},
+		"NotThere": {reason: "We should say that there is none."},
+		"Listed": {
+			reason:  "We should list the one class that we may not get.",
+			answers: map[string]any{one: forbidden, listed: partials},
+			want:    want{found: true},
+		},
 		"ListedOfANamespace": {
 			reason:    "We should list the one class that we may not get, of its namespace.",
 			namespace: "aws", answers: map[string]any{oneOfAWS: forbidden, listedOfAWS: list("PartialObjectMetadataList", partialOfAWS)}, want: want{found: true},
@@ -271,7 +315,11 @@ func TestClass(t *testing.T) {
 			answers: map[string]any{one: forbidden, listed: list("PartialObjectMetadataList", strings.Replace(partial, `"name":"a"`, `"name":"b"`, 1))},
 			want:    want{err: `asked for a list of "a" alone, the API server answered with "b"`},
 		},
-		"ForbiddenToList": {reason: "We should not say that there is none when we may not look.", answers: map[string]any{one: forbidden, listed: forbidden}, want: want{err: "Forbidden"}},
+		"ForbiddenToList": {
+			reason:  "We should not say that there is none when we may not look.",
+			answers: map[string]any{one: forbidden, listed: forbidden},
+			want:    want{err: "Forbidden"},
+		},
 		"OutOfService": {
 			reason:  "We should not say that there is none when nobody answers, and not ask in another way.",
 			answers: map[string]any{one: unavailable, listed: partials}, want: want{err: "ServiceUnavailable"},

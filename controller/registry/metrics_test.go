@@ -62,11 +62,20 @@ func testMetrics(t *testing.T) {
 		"claim_kind_ready claim_kind=claims.example.org": 1, "claim_kind_ready claim_kind=others.example.org": 0,
 		"claim_kind_unserved claim_kind=claims.example.org": 0, "claim_kind_unserved claim_kind=others.example.org": 1,
 		"default_classes claim_kind=claims.example.org": 2, "default_classes claim_kind=others.example.org": 0,
-		"class_kind_ready class_kind=golds.example.org": 1, "class_kind_ready class_kind=silvers.example.org": 0, "class_kind_ready class_kind=bronzes.example.org": 0, "class_kind_ready class_kind=irons.example.org": 0,
-		"view_age_seconds class_kind=golds.example.org": 7, "view_age_seconds class_kind=silvers.example.org": 7,
-		"classes class_kind=golds.example.org": 2, "classes class_kind=silvers.example.org": 1, "classes class_kind=bronzes.example.org": 0, "classes class_kind=irons.example.org": 0,
+		"class_kind_ready class_kind=golds.example.org":   1,
+		"class_kind_ready class_kind=silvers.example.org": 0,
+		"class_kind_ready class_kind=bronzes.example.org": 0,
+		"class_kind_ready class_kind=irons.example.org":   0,
+		"view_age_seconds class_kind=golds.example.org":   7, "view_age_seconds class_kind=silvers.example.org": 7,
+		"classes class_kind=golds.example.org":   2,
+		"classes class_kind=silvers.example.org": 1,
+		"classes class_kind=bronzes.example.org": 0,
+		"classes class_kind=irons.example.org":   0,
 	}
-	assert.Equal(t, want, controllertest.Scraped(t, registry), "We should count the defaults of all class kinds that serve a claim kind, and say that there is none, and tell classes of now from those last seen.")
+	assert.Equal(
+		t, want, controllertest.Scraped(t, registry),
+		"We should count the defaults of all class kinds that serve a claim kind, and say that there is none, and tell classes of now from those last seen.",
+	)
 
 	nears := controllertest.NewClassKind("nears.example.org", "Near")
 	nears.Namespaced = true
@@ -78,10 +87,17 @@ func testMetrics(t *testing.T) {
 
 	r.Inventory.DeleteClaimKind("others.example.org")
 	r.Resources.reader = unfilled{}
-	for _, gone := range []string{"default_classes claim_kind=others.example.org", "claim_kind_ready claim_kind=claims.example.org", "claim_kind_ready claim_kind=others.example.org", "claim_kind_unserved claim_kind=claims.example.org", "claim_kind_unserved claim_kind=others.example.org"} {
+	for _, gone := range []string{
+		"default_classes claim_kind=others.example.org", "claim_kind_ready claim_kind=claims.example.org",
+		"claim_kind_ready claim_kind=others.example.org", "claim_kind_unserved claim_kind=claims.example.org",
+		"claim_kind_unserved claim_kind=others.example.org",
+	} {
 		delete(want, gone)
 	}
-	assert.Equal(t, want, controllertest.Scraped(t, registry), "We should count neither for a claim kind that is registered no more, nor what we cannot read, and all else.")
+	assert.Equal(
+		t, want, controllertest.Scraped(t, registry),
+		"We should count neither for a claim kind that is registered no more, nor what we cannot read, and all else.",
+	)
 }
 
 // unfilled is a cache that has not been filled.

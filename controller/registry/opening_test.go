@@ -46,9 +46,17 @@ func TestOpening(t *testing.T) {
 	classKind := func(k *inventory.ClassKind) v1beta1.ClassKind {
 		return v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: k.Name}, Spec: v1beta1.ClassKindSpec{ClaimKinds: controllertest.Links(k.ClaimKinds...)}}
 	}
-	whole := &controllertest.Cached{Guarding: served, ClaimKinds: []v1beta1.ClaimKind{*controllertest.NewClaimKind(databases), *controllertest.NewClaimKind(queues)}, ClassKinds: []v1beta1.ClassKind{classKind(golds), classKind(bads)}}
+	whole := &controllertest.Cached{
+		Guarding:   served,
+		ClaimKinds: []v1beta1.ClaimKind{*controllertest.NewClaimKind(databases), *controllertest.NewClaimKind(queues)},
+		ClassKinds: []v1beta1.ClassKind{classKind(golds), classKind(bads)},
+	}
 	withoutBads := &controllertest.Cached{Guarding: served, ClaimKinds: whole.ClaimKinds, ClassKinds: whole.ClassKinds[:1]}
-	moved := &controllertest.Cached{Guarding: served, ClaimKinds: whole.ClaimKinds, ClassKinds: []v1beta1.ClassKind{classKind(golds), classKind(&inventory.ClassKind{Name: bads.Name, ClaimKinds: []string{queues}})}}
+	moved := &controllertest.Cached{
+		Guarding:   served,
+		ClaimKinds: whole.ClaimKinds,
+		ClassKinds: []v1beta1.ClassKind{classKind(golds), classKind(&inventory.ClassKind{Name: bads.Name, ClaimKinds: []string{queues}})},
+	}
 
 	// running is a replica that starts.
 	type running struct {
@@ -88,15 +96,55 @@ func TestOpening(t *testing.T) {
 		faults []string               // the claim kinds with a fault when it opens
 		later  []string               // the same, two seconds later
 	}{
-		"Complete":             {reason: "We should open at once when all is there.", before: withGoldsAnd(0, withBads)},
-		"Late":                 {reason: "We should wait for what comes a moment later.", before: withGoldsAnd(10*time.Second, withBads), opens: 10 * time.Second},
-		"Missing":              {reason: "We should bind no claim of the kinds alone that a class kind serves which does not answer.", before: withGolds, opens: patience, faults: ofDatabases, later: ofDatabases},
-		"NothingLookedUp":      {reason: "We should name every claim kind that waits for classes.", opens: patience, faults: []string{databases, queues}, later: []string{databases, queues}},
-		"Found":                {reason: "We should bind claims again once the classes are there.", before: withGolds, after: withBads, opens: patience, faults: ofDatabases},
-		"Unregistered":         {reason: "We should wait no more for what is registered no more.", before: withGolds, after: stores(withoutBads), opens: patience, faults: ofDatabases},
-		"RegisteredForAnother": {reason: "We should go by what the missing class kind serves now.", before: withGolds, after: stores(moved), opens: patience, faults: ofDatabases, later: []string{queues}},
-		"RegisteredSince":      {reason: "We should not wait for a class kind that is registered once we are open.", cache: withoutBads, before: withGolds, after: stores(whole)},
-		"RefusedForGood":       {reason: "We should believe a refusal that lasts, when it has.", before: withGoldsAnd(time.Second, refuse), opens: patience, faults: ofDatabases},
+		"Complete": {reason: "We should open at once when all is there.", before: withGoldsAnd(0, withBads)},
+		"Late":     {reason: "We should wait for what comes a moment later.", before: withGoldsAnd(10*time.Second, withBads), opens: 10 * time.Second},
+		"Missing": {
+			reason: "We should bind no claim of the kinds alone that a class kind serves which does not answer.",
+			before: withGolds,
+			opens:  patience,
+			faults: ofDatabases,
+			later:  ofDatabases,
+		},
+		"NothingLookedUp": {
+			reason: "We should name every claim kind that waits for classes.",
+			opens:  patience,
+			faults: []string{databases, queues},
+			later:  []string{databases, queues},
+		},
+		"Found": {
+			reason: "We should bind claims again once the classes are there.",
+			before: withGolds,
+			after:  withBads,
+			opens:  patience,
+			faults: ofDatabases,
+		},
+		"Unregistered": {
+			reason: "We should wait no more for what is registered no more.",
+			before: withGolds,
+			after:  stores(withoutBads),
+			opens:  patience,
+			faults: ofDatabases,
+		},
+		"RegisteredForAnother": {
+			reason: "We should go by what the missing class kind serves now.",
+			before: withGolds,
+			after:  stores(moved),
+			opens:  patience,
+			faults: ofDatabases,
+			later:  []string{queues},
+		},
+		"RegisteredSince": {
+			reason: "We should not wait for a class kind that is registered once we are open.",
+			cache:  withoutBads,
+			before: withGolds,
+			after:  stores(whole),
+		},
+		"RefusedForGood": {
+			reason: "We should believe a refusal that lasts, when it has.",
+			before: withGoldsAnd(time.Second, refuse),
+			opens:  patience,
+			faults: ofDatabases,
+		},
 		"RefusedSince": {
 			reason: "We should not believe a refusal at once, though we open meanwhile.",
 			before: withGoldsAnd(20*time.Second, refuse), opens: patience, faults: ofDatabases, later: ofDatabases,
@@ -110,8 +158,17 @@ func TestOpening(t *testing.T) {
 				r.ClassKinds.reject(&faulty, true)
 			},
 		},
-		"ClaimKindNeverRegistered": {reason: "We should not wait for ever for a claim kind that cannot be registered.", known: []string{queues}, before: withGoldsAnd(0, withBads), opens: patience},
-		"RegistrationsUnknown":     {reason: "We should not open before we know what is registered.", cache: &controllertest.Cached{ListErr: errors.New("refused")}, opens: -1},
+		"ClaimKindNeverRegistered": {
+			reason: "We should not wait for ever for a claim kind that cannot be registered.",
+			known:  []string{queues},
+			before: withGoldsAnd(0, withBads),
+			opens:  patience,
+		},
+		"RegistrationsUnknown": {
+			reason: "We should not open before we know what is registered.",
+			cache:  &controllertest.Cached{ListErr: errors.New("refused")},
+			opens:  -1,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -25,7 +25,9 @@ import (
 func TestComparePaths(t *testing.T) {
 	const name, crdPath = "claims.example.org", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/claims.example.org"
 	crd := func(fields string) any {
-		return json.RawMessage(`{"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object",` + fields + `}}}}}]}}`)
+		return json.RawMessage(
+			`{"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object",` + fields + `}}}}}]}}`,
+		)
 	}
 	answers := map[string]any{
 		"/apis/example.org":    controllertest.APIGroup("v1"),
@@ -45,10 +47,20 @@ func TestComparePaths(t *testing.T) {
 		fault    string
 		required []v1beta1.FieldPath
 	}{
-		{"We should bind claims whose schema has the field, whatever the status says.", crd(`"properties":{"class":{"type":"string"}}`), v1beta1.ReasonReferencePruned, RecheckSchemas, "", nil},
-		{"We should heed what the schema requires.", crd(`"required":["class"],"properties":{"class":{"type":"string","minLength":1}}`), "", RecheckSchemas, "", []v1beta1.FieldPath{".spec.class"}},
+		{
+			"We should bind claims whose schema has the field, whatever the status says.",
+			crd(`"properties":{"class":{"type":"string"}}`), v1beta1.ReasonReferencePruned, RecheckSchemas, "", nil,
+		},
+		{
+			"We should heed what the schema requires.", crd(`"required":["class"],"properties":{"class":{"type":"string","minLength":1}}`), "",
+			RecheckSchemas, "",
+			[]v1beta1.FieldPath{".spec.class"},
+		},
 		{"We should bind none that would lose its reference.", crd(`"properties":{}`), v1beta1.ReasonPathsValid, RecheckSchemas, v1beta1.ReasonReferencePruned, nil},
-		{"We should keep to that while the API server does not answer.", controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden), "", RetryAfter, v1beta1.ReasonReferencePruned, nil},
+		{
+			"We should keep to that while the API server does not answer.",
+			controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden), "", RetryAfter, v1beta1.ReasonReferencePruned, nil,
+		},
 		{"We should bind claims that have no schema any more.", controllertest.Failure(http.StatusNotFound, metav1.StatusReasonNotFound), "", RetryAfter, "", nil},
 	} {
 		answers[crdPath] = step.answer

@@ -207,7 +207,10 @@ func TestReadsOfAGroupThatHangs(t *testing.T) {
 		start := time.Now()
 		require.NoError(t, <-claimant(r, "honest", keyOf("good.example.org", "gold")))
 		assert.LessOrEqual(t, time.Since(start), 400*time.Millisecond, "We should read of the other groups meanwhile.")
-		require.NoError(t, <-claimant(r, "namespace-0", keyOf("good.example.org", "silver")), "We should read of other groups for those, too, who wait for the one that hangs.")
+		require.NoError(
+			t, <-claimant(r, "namespace-0", keyOf("good.example.org", "silver")),
+			"We should read of other groups for those, too, who wait for the one that hangs.",
+		)
 		for _, c := range stuck {
 			require.ErrorIs(t, <-c, context.DeadlineExceeded)
 		}
@@ -347,7 +350,10 @@ func TestReadsEndWithTheirLastReader(t *testing.T) {
 		cancelSecond(gone)
 		a := <-second
 		require.ErrorIs(t, a.err, gone, "We should not keep those waiting who cannot wait any longer.")
-		require.ErrorContains(t, a.err, `cannot get an object of "plans.example.org": other reads of the API server come first: `, "We should say what they waited for.")
+		require.ErrorContains(
+			t, a.err, `cannot get an object of "plans.example.org": other reads of the API server come first: `,
+			"We should say what they waited for.",
+		)
 		require.Equal(t, 1, h.count(), "We should not begin what was left before it began.")
 
 		cancelFirst(gone)

@@ -52,7 +52,8 @@ func TestState(t *testing.T) {
 	since := time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC)
 	refused := errors.New("connection refused")
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "example.org", Resource: "golds"}, "", errors.New("no rule"))
-	const permit = "golds.example.org is forbidden: no rule: apply the ClusterRole of the registration, or run: kubectl create clusterrole classbind-golds.example.org --verb=get,list,watch " +
+	const permit = "golds.example.org is forbidden: no rule: apply the ClusterRole of the registration, or run: kubectl create clusterrole " +
+		"classbind-golds.example.org --verb=get,list,watch " +
 		"--resource=golds.example.org && kubectl label clusterrole classbind-golds.example.org classbind.io/aggregate-to-classbind=true"
 	watched := func(reason, message string, none *inventory.Classes) State {
 		no := reason == v1beta1.ReasonNotPermitted
@@ -140,13 +141,17 @@ func TestSameClassKind(t *testing.T) {
 		change func(*registration)
 		want   bool
 	}{
-		"We should go on when only the status changed.":           {func(r *registration) { r.classKind.ResourceVersion, r.classKind.Status.Classes = "1001", 3 }, true},
+		"We should go on when only the status changed.": {
+			func(r *registration) { r.classKind.ResourceVersion, r.classKind.Status.Classes = "1001", 3 }, true,
+		},
 		"We should notice a change of the spec.":                  {func(r *registration) { r.classKind.Generation = 8 }, false},
 		"We should notice another registration of the same name.": {func(r *registration) { r.classKind.UID = "c0ffee" }, false},
 		"We should notice another preferred version.":             {func(r *registration) { r.found.Version = "v2" }, false},
 		"We should notice another kind of the same plural.":       {func(r *registration) { r.found.Kind = "Au" }, false},
 		"We should notice another scope.":                         {func(r *registration) { r.found.Namespaced = true }, false},
-		"We should notice another claim kind.":                    {func(r *registration) { r.classKind.Spec.ClaimKinds = controllertest.Links("b.example.org") }, false},
+		"We should notice another claim kind.": {
+			func(r *registration) { r.classKind.Spec.ClaimKinds = controllertest.Links("b.example.org") }, false,
+		},
 		"We should notice that claims look at other fields.":      {func(r *registration) { r.claimKind.Spec.Choice.Score = "class.spec.size" }, false},
 		"We should go on where the claim kind looks at no class.": {func(r *registration) { r.claimKind.Spec.WhenUnmatched = v1beta1.BindLater }, true},
 	} {
@@ -174,7 +179,10 @@ func TestSerial(t *testing.T) {
 			k.Status.Version, k.Status.Conditions = "v1", []metav1.Condition{{Type: v1beta1.ConditionLateBinding, Status: metav1.ConditionFalse}}
 		}, 1, 1},
 		{"We should go on with the claims where only the schema changed.", func() { paths.Check.SelectorAbsent = true }, 1, 2},
-		{"We should only tell that the schema cannot be read, and keep what the strategy remembers.", func() { paths.Err, kept = errors.New("no answer"), r.Inventory.ClaimKind(k.Name) }, 1, 3},
+		{
+			"We should only tell that the schema cannot be read, and keep what the strategy remembers.",
+			func() { paths.Err, kept = errors.New("no answer"), r.Inventory.ClaimKind(k.Name) }, 1, 3,
+		},
 		{"We should read the claims again where a class kind looks at other fields.", func() {
 			golds.Spec.Fits = []v1beta1.Fit{{Name: "Size", Expression: "claim.spec.size > 1"}}
 		}, 2, 4},
@@ -294,14 +302,20 @@ func TestWait(t *testing.T) {
 		r.Inventory.Open()
 		kind := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: plans}, Spec: v1beta1.ClassKindSpec{ClaimKinds: controllertest.Links(claims)}}
 		server.Serve()
-		require.True(t, r.ClassKinds.follow(t.Context(), inventory.NewClassKind(kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Plan"}, true)))
+		require.True(t, r.ClassKinds.follow(t.Context(), inventory.NewClassKind(kind, schema.GroupVersionKind{
+			Group:   "example.org",
+			Version: "v1",
+			Kind:    "Plan",
+		}, true)))
 		defer r.ClassKinds.drop(plans)
 		synctest.Wait()
 		server.Requests()
 		d := &selector.Decider{Waits: r.Inventory.Waits, Broken: r.ClassKinds.Broken}
 		decide := func(namespace string, asks labels.Selector) (selector.Decision, time.Duration, error) {
 			began := time.Now()
-			got, err := d.Decide(t.Context(), r.Inventory.Snapshot()[claims], claim.Intake{Claim: claim.Claim{Namespace: namespace, Name: "a", Selector: asks}}, selector.Mode{})
+			got, err := d.Decide(t.Context(), r.Inventory.Snapshot()[claims], claim.Intake{
+				Claim: claim.Claim{Namespace: namespace, Name: "a", Selector: asks},
+			}, selector.Mode{})
 			return got, time.Since(began), err
 		}
 		nothing := labels.SelectorFromSet(labels.Set{"tier": "nowhere"})
@@ -366,12 +380,26 @@ func TestWithdraw(t *testing.T) {
 			true, nil, withdraw(cluster.ErrNotInstalled),
 			want{reason: notInstalled, stopped: true, notified: ofGolds},
 		},
-		"LeaveUnknown":      {"We should report that we have looked.", false, nil, withdraw(cluster.ErrNotInstalled), want{reason: notInstalled, notified: unwatched}},
-		"LeaveAgain":        {"We should not report anything twice.", false, cluster.ErrNotInstalled, withdraw(cluster.ErrNotInstalled), want{reason: notInstalled}},
-		"DropWatched":       {"We should stop the watch, take the classes out, and tell all claim kinds that had them.", true, nil, drop, want{reason: notSynced, stopped: true, notified: ofGolds}},
-		"DropUnwatched":     {"We should forget why there is no watch.", false, cluster.ErrNotInstalled, drop, want{reason: notSynced, notified: unwatched}},
-		"UnansweredWatched": {"We should go on with what is watched, and have the status written.", true, nil, unanswered(refused), want{reason: v1beta1.ReasonServed, offered: true, notified: unwatched}},
-		"UnansweredUnknown": {"We should say why we cannot tell yet, and have the status written.", false, nil, unanswered(ErrCRDNotServed), want{reason: notSynced, notified: unwatched}},
+		"LeaveUnknown": {
+			"We should report that we have looked.", false, nil, withdraw(cluster.ErrNotInstalled), want{reason: notInstalled, notified: unwatched},
+		},
+		"LeaveAgain": {"We should not report anything twice.", false, cluster.ErrNotInstalled, withdraw(cluster.ErrNotInstalled), want{reason: notInstalled}},
+		"DropWatched": {
+			"We should stop the watch, take the classes out, and tell all claim kinds that had them.",
+			true, nil, drop,
+			want{reason: notSynced, stopped: true, notified: ofGolds},
+		},
+		"DropUnwatched": {"We should forget why there is no watch.", false, cluster.ErrNotInstalled, drop, want{reason: notSynced, notified: unwatched}},
+		"UnansweredWatched": {
+			"We should go on with what is watched, and have the status written.",
+			true, nil, unanswered(refused),
+			want{reason: v1beta1.ReasonServed, offered: true, notified: unwatched},
+		},
+		"UnansweredUnknown": {
+			"We should say why we cannot tell yet, and have the status written.",
+			false, nil, unanswered(ErrCRDNotServed),
+			want{reason: notSynced, notified: unwatched},
+		},
 	} {
 		t.Run(tcName, func(t *testing.T) {
 			got := want{}

@@ -409,7 +409,12 @@ func TestOpeningAwaitsRelated(t *testing.T) {
 		opens  time.Duration
 		fault  bool
 	}{
-		"Known":     {reason: "We should open once what claims name is known.", served: `{"versions":{"as.example.org":"v1"}}`, known: 10 * time.Second, opens: 10 * time.Second},
+		"Known": {
+			reason: "We should open once what claims name is known.",
+			served: `{"versions":{"as.example.org":"v1"}}`,
+			known:  10 * time.Second,
+			opens:  10 * time.Second,
+		},
 		"NotKnown":  {reason: "We should let others be bound.", served: `{"versions":{"as.example.org":"v1"}}`, known: -1, opens: v1beta1.StartPatience, fault: true},
 		"NotBefore": {reason: "We should not wait for what was not known before.", served: `{}`, known: -1, fault: true},
 	} {

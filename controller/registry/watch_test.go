@@ -131,10 +131,19 @@ func TestDeepClasses(t *testing.T) {
 		if r.URL.Query().Get("watch") != "" {
 			body = `{"type":"ADDED","object":` + deep + `}` + `{"type":"ADDED","object":` + flat + `}`
 		}
-		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+		return &http.Response{
+			StatusCode: http.StatusOK,
+			Header:     http.Header{"Content-Type": {"application/json"}},
+			Body:       io.NopCloser(strings.NewReader(body)),
+			Request:    r,
+		}, nil
 	})})
 	require.NoError(t, err)
-	kind := inventory.NewClassKind(&v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{Weight: v1beta1.Source{Path: ".spec.weight"}}}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
+	kind := inventory.NewClassKind(&v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{Weight: v1beta1.Source{Path: ".spec.weight"}}}, schema.GroupVersionKind{
+		Group:   "example.org",
+		Version: "v1",
+		Kind:    "Gold",
+	}, false)
 	list, err := client.list(t.Context(), kind, "", metav1.ListOptions{})
 	require.NoError(t, err, "We should read a list with a deep class in it.")
 	assert.Equal(t, 2, meta.LenList(list))

@@ -97,8 +97,10 @@ func TestOnClassCounts(t *testing.T) {
 
 func TestDescribeClaims(t *testing.T) {
 	const bound, known = "True/Watched: claims without a class are bound when there is one for them", "True/Watched: the claims of each class are counted"
-	const unbound, unknown = "claims without a class are not bound later: ", "the claims of each class are not counted, so only those bound in the last 40 seconds count, and no class is deleted whose ClassKind has spec.onDelete Deny: "
-	const permit = "claims.example.org is forbidden: no rule: label a ClusterRole that allows list, watch and, for BindLater, patch with classbind.io/aggregate-to-classbind=true"
+	const unbound, unknown = "claims without a class are not bound later: ", "the claims of each class are not counted, so only those bound in " +
+		"the last 40 seconds count, and no class is deleted whose ClassKind has spec.onDelete Deny: "
+	const permit = "claims.example.org is forbidden: no rule: label a ClusterRole that allows list, watch and, for BindLater, patch with " +
+		"classbind.io/aggregate-to-classbind=true"
 	well := []metav1.Condition{lateBinding(nil), claimsCounted(nil)}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "example.org", Resource: "claims"}, "", errors.New("no rule"))
 	notWatched := (&latebinding.Claims{}).Problem("claims.example.org")
@@ -117,7 +119,13 @@ func TestDescribeClaims(t *testing.T) {
 		later, counted   string // as conditionText has them
 		want             numbers
 	}{
-		"Watched": {reason: "We should say that all is well, and the numbers.", claims: watched{counts: counts}, later: bound, counted: known, want: numbers{two, three}},
+		"Watched": {
+			reason:  "We should say that all is well, and the numbers.",
+			claims:  watched{counts: counts},
+			later:   bound,
+			counted: known,
+			want:    numbers{two, three},
+		},
 		"ReferencePruned": {
 			reason: "We should not say that claims are bound whose reference would be removed.", uncounted: true, before: []metav1.Condition{pruned},
 			later: "False/ReferencePruned: " + unbound + "no field",
@@ -192,7 +200,10 @@ func TestSelectorsRead(t *testing.T) {
 			want: `False/DefaultStorageClass: the API server gives every claim without a StorageClass the default one, "standard", ` + before +
 				`standard storageclass.kubernetes.io/is-default-class-`,
 		},
-		"NoDefault": {reason: "We should say that claims are ours to bind.", want: "True/NoDefaultStorageClass: no StorageClass is the default, so claims without one are bound"},
+		"NoDefault": {
+			reason: "We should say that claims are ours to bind.",
+			want:   "True/NoDefaultStorageClass: no StorageClass is the default, so claims without one are bound",
+		},
 		"NotPermitted": {
 			reason: "We should not say what we may not look at.",
 			err:    apierrors.NewForbidden(schema.GroupResource{Group: "storage.k8s.io", Resource: "storageclasses"}, "", errors.New("no")),

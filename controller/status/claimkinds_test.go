@@ -21,8 +21,10 @@ import (
 // TestNamedKinds registers two kinds of claims: names take one class kind, refs take any. A class kind whose name comes first serves names.
 func TestNamedKinds(t *testing.T) {
 	const names, others, refs, mistyped = "names.example.org", "others.example.org", "refs.example.org", "nmaes.example.org"
-	const leftOut = `the classes of "golds.example.org" are not offered to claims of "names.example.org": a reference of the form Name cannot distinguish them from those of "firsts.example.org", ` +
-		`whose name comes first: set spec.reference.form of the ClaimKind to one that can (ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference, KindReference), or let one class kind serve it`
+	const leftOut = `the classes of "golds.example.org" are not offered to claims of "names.example.org": a reference of the form Name cannot ` +
+		`distinguish them from those of "firsts.example.org", ` +
+		`whose name comes first: set spec.reference.form of the ClaimKind to one that can (ObjectReference, TypedObjectReference, ` +
+		`TypedLocalObjectReference, GroupKindReference, KindReference), or let one class kind serve it`
 	register := func(name string, format v1beta1.ReferenceForm) *v1beta1.ClaimKind {
 		k := controllertest.NewClaimKind(name)
 		k.Spec.Reference.Form = format
@@ -48,9 +50,22 @@ func TestNamedKinds(t *testing.T) {
 			registered: `False/NotRegistered: spec.claimKinds has names that no ClaimKind has: ` +
 				`"a.example.org", "nmaes.example.org": correct the name, which is <plural>.<group>, or create the ClaimKind`,
 		},
-		"LeftOut":      {reason: "We should say that the classes are offered to no claim, and what would help.", of: []string{names}, ready: "False/AmbiguousReference: " + leftOut},
-		"LeftOutOfOne": {reason: "We should stay ready for the other claims, for which replicas that start must wait.", of: []string{names, refs}, ready: "True/AmbiguousReference: " + leftOut},
-		"Outdated":     {reason: "We should say nothing of a ClaimKind that the inventory is about to hear of, and look again.", of: []string{refs}, outdated: true, again: statusDelay},
+		"LeftOut": {
+			reason: "We should say that the classes are offered to no claim, and what would help.",
+			of:     []string{names},
+			ready:  "False/AmbiguousReference: " + leftOut,
+		},
+		"LeftOutOfOne": {
+			reason: "We should stay ready for the other claims, for which replicas that start must wait.",
+			of:     []string{names, refs},
+			ready:  "True/AmbiguousReference: " + leftOut,
+		},
+		"Outdated": {
+			reason:   "We should say nothing of a ClaimKind that the inventory is about to hear of, and look again.",
+			of:       []string{refs},
+			outdated: true,
+			again:    statusDelay,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind := func(name, of string, claimKinds ...string) *inventory.Classes {
@@ -61,7 +76,9 @@ func TestNamedKinds(t *testing.T) {
 			golds := kind("golds.example.org", "Gold", tc.of...)
 			inventory := selector.NewInventory()
 			c := &controllertest.Cached{}
-			for _, k := range []*v1beta1.ClaimKind{register(names, v1beta1.Name), register(others, v1beta1.LocalObjectReference), register(refs, v1beta1.ObjectReference)} {
+			for _, k := range []*v1beta1.ClaimKind{
+				register(names, v1beta1.Name), register(others, v1beta1.LocalObjectReference), register(refs, v1beta1.ObjectReference),
+			} {
 				inventory.SetClaimKind(selector.NewClaimKind(k))
 				if tc.outdated {
 					k.Generation++
@@ -71,7 +88,9 @@ func TestNamedKinds(t *testing.T) {
 			inventory.SetClasses(kind("firsts.example.org", "First", names, others))
 			inventory.SetClasses(golds)
 			inventory.Open()
-			c.ClassKinds = []v1beta1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1beta1.ClassKindSpec{ClaimKinds: controllertest.Links(tc.of...)}}}
+			c.ClassKinds = []v1beta1.ClassKind{
+				{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1beta1.ClassKindSpec{ClaimKinds: controllertest.Links(tc.of...)}},
+			}
 			state := registry.State{Reason: v1beta1.ReasonServed, Classes: golds}
 			s := fixed{of: state}.in(&Writer{Snapshot: inventory.Snapshot, Claims: watched{}, ClassEntries: said{}, Client: c})
 			result, err := s.reconcileClassKind(t.Context(), "golds.example.org")
@@ -103,7 +122,10 @@ func TestRivals(t *testing.T) {
 	inventory.Open()
 	s := &Writer{Snapshot: inventory.Snapshot}
 	changed := controllertest.NewClassKind("bs.example.org", "Class")
-	assert.Subset(t, s.rivals(changed), []string{"as.example.org", "bs.example.org", "cs.example.org"}, "We should look at those that may be left out now, or no more.")
+	assert.Subset(
+		t, s.rivals(changed), []string{"as.example.org", "bs.example.org", "cs.example.org"},
+		"We should look at those that may be left out now, or no more.",
+	)
 	changed.ClaimKinds = []string{"others.example.org", "gone.example.org"}
 	assert.Equal(t, []string{"bs.example.org"}, s.rivals(changed), "We should not look at those that are in nobody's way.")
 }

@@ -37,7 +37,10 @@ func TestDescribeExpressions(t *testing.T) {
 		},
 		"Invalid": {
 			reason: "We should say which expressions are wrong, and where.",
-			spec:   v1beta1.ClaimKindSpec{Claims: v1beta1.Claims{When: "claim.spec.ready &&"}, Classes: v1beta1.Classes{Fits: []v1beta1.Fit{{Name: "Same", Expression: "class.a == related.b.c"}}}},
+			spec: v1beta1.ClaimKindSpec{
+				Claims:  v1beta1.Claims{When: "claim.spec.ready &&"},
+				Classes: v1beta1.Classes{Fits: []v1beta1.Fit{{Name: "Same", Expression: "class.a == related.b.c"}}},
+			},
 			want: []string{"ExpressionsValid=False/InvalidExpression: spec.claims.when: line 1, column 20: mismatched input '<EOF>'; " +
 				"spec.classes.fits[Same].expression: line 1, column 12: there is no related.b here"},
 		},
@@ -58,7 +61,9 @@ func TestDescribeExpressions(t *testing.T) {
 			w := fixed{related: tc.related}.in(&Writer{})
 			w.claimTypes.checked(k, registry.Types{})
 			var got []string
-			for _, c := range []metav1.Condition{w.claimExpressions(k, selector.NewView(selector.NewClaimKind(k), nil)), relatedKnown(w.RelatedKinds.RelatedState(k.Name))} {
+			for _, c := range []metav1.Condition{
+				w.claimExpressions(k, selector.NewView(selector.NewClaimKind(k), nil)), relatedKnown(w.RelatedKinds.RelatedState(k.Name)),
+			} {
 				if c.Type != "" {
 					got = append(got, c.Type+"="+conditionText(&c))
 				}
@@ -78,7 +83,10 @@ func TestTypeChecks(t *testing.T) {
 	checks, k := &typeChecks{}, controllertest.NewClaimKind("claims.example.org")
 	k.Spec = v1beta1.ClaimKindSpec{Claims: v1beta1.Claims{When: "claim.spec.ready"}}
 	k.UID, k.Generation = "a", 1
-	wrong := registry.Types{Mistyped: []rules.Invalid{{Field: "spec.claims.when", Err: &expression.Error{Text: "no"}}}, Read: map[string]bool{"claims.example.org": true}}
+	wrong := registry.Types{
+		Mistyped: []rules.Invalid{{Field: "spec.claims.when", Err: &expression.Error{Text: "no"}}},
+		Read:     map[string]bool{"claims.example.org": true},
+	}
 	changes := 0
 	checks.changed.Add(t.Context(), func(string) { changes++ })
 	_, known := checks.of(k)
@@ -131,13 +139,36 @@ func TestDescribeClassExpressions(t *testing.T) {
 		want     string // as conditionText has it
 		mistyped []rules.Invalid
 	}{
-		"None":      {"We should say nothing of expressions that are not there.", plain, inventory.NewClasses(compiled, nil), "", nil},
-		"Valid":     {"We should say that all is well.", k, inventory.NewClasses(compiled, []*inventory.Class{ready}), "True/ExpressionsValid: every expression compiles", nil},
+		"None": {"We should say nothing of expressions that are not there.", plain, inventory.NewClasses(compiled, nil), "", nil},
+		"Valid": {
+			"We should say that all is well.", k, inventory.NewClasses(compiled, []*inventory.Class{ready}),
+			"True/ExpressionsValid: every expression compiles", nil,
+		},
 		"NotServed": {"We should know without classes that an expression compiles.", k, nil, "True/ExpressionsValid: every expression compiles", nil},
-		"Invalid":   {"We should say what is wrong, and where.", invalid, nil, "False/InvalidExpression: spec.offerWhen: line 1, column 15: mismatched input '<EOF>'", nil},
-		"FailsOne":  {"We should name the class for which it fails.", k, inventory.NewClasses(compiled, []*inventory.Class{ready, class("a", nil)}), "False/ExpressionFailed: classes with no result of the expression spec.offerWhen, which no claim is offered: Gold/a; the first: no such key: ready", nil},
-		"FailsMany": {"We should name a few of the classes, whoever makes how many of them.", k, inventory.NewClasses(compiled, []*inventory.Class{class("a", nil), class("b", nil), class("c", nil), class("d", nil), class("e", nil), class("f", nil)}), "False/ExpressionFailed: classes with no result of the expression spec.offerWhen, which no claim is offered: Gold/a, Gold/b, Gold/c, Gold/d and 2 more; the first: no such key: ready", nil},
-		"Mistyped":  {"We should name the field, and not the class that fails for it.", k, inventory.NewClasses(compiled, []*inventory.Class{class("a", nil)}), "False/MistypedExpression: spec.offerWhen: line 1, column 6: the schema has no field class.ready", wrong},
+		"Invalid": {
+			"We should say what is wrong, and where.", invalid, nil,
+			"False/InvalidExpression: spec.offerWhen: line 1, column 15: mismatched input '<EOF>'",
+			nil,
+		},
+		"FailsOne": {
+			"We should name the class for which it fails.", k, inventory.NewClasses(compiled, []*inventory.Class{ready, class("a", nil)}),
+			"False/ExpressionFailed: classes with no result of the expression spec.offerWhen, which no claim is offered: Gold/a; the first: no such key: ready",
+			nil,
+		},
+		"FailsMany": {
+			"We should name a few of the classes, whoever makes how many of them.",
+			k,
+			inventory.NewClasses(compiled, []*inventory.Class{class("a", nil), class("b", nil), class("c", nil), class("d", nil), class("e", nil), class("f", nil)}),
+			"False/ExpressionFailed: classes with no result of the expression spec.offerWhen, which no claim is offered: Gold/a, Gold/b, Gold/c, " +
+				"Gold/d and 2 more; the first: no such key: ready",
+			nil,
+		},
+		"Mistyped": {
+			"We should name the field, and not the class that fails for it.",
+			k, inventory.NewClasses(compiled, []*inventory.Class{class("a", nil)}),
+			"False/MistypedExpression: spec.offerWhen: line 1, column 6: the schema has no field class.ready",
+			wrong,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &Writer{}

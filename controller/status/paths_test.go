@@ -35,9 +35,10 @@ func TestPathsValid(t *testing.T) {
 	const name = "claims.example.org"
 	const (
 		fitting  = `{"type":"object","properties":{"spec":{"type":"object","properties":{"class":{"type":"string"},"skip":{"type":"object"}}}}}`
-		requires = `{"type":"object","properties":{"spec":{"type":"object","required":["class"],"properties":{"class":{"type":"string","minLength":1},"skip":{"type":"object"}}}}}`
-		empty    = `{"type":"object"}`
-		pruned   = "no claim is bound, because the API server would remove the reference to its class: reference.path: the schema has no field .spec; " +
+		requires = `{"type":"object","properties":{"spec":{"type":"object","required":["class"],"properties":{"class":{"type":"string",` +
+			`"minLength":1},"skip":{"type":"object"}}}}}`
+		empty  = `{"type":"object"}`
+		pruned = "no claim is bound, because the API server would remove the reference to its class: reference.path: the schema has no field .spec; " +
 			"claims.skipIfSet: the schema has no field .spec: correct spec.reference.path and spec.reference.form, or the schema"
 		allButSelector = "the schema of the claims has the fields of every path, but for the defaults .spec.classSelector, which no claim needs"
 		notCompared    = "the paths cannot be compared with the schema of the claims: "
@@ -51,16 +52,28 @@ func TestPathsValid(t *testing.T) {
 		ready    string // the reason; by default, claims are served
 		required []v1beta1.FieldPath
 	}{
-		"Fits":     {reason: "We should say that all is there, but for what no claim needs.", schema: fitting, want: "True/PathsValid: " + allButSelector},
-		"Pruned":   {reason: "We should not be ready where no claim would keep its reference.", schema: empty, want: "False/ReferencePruned: " + pruned, ready: v1beta1.ReasonReferencePruned},
-		"Required": {reason: "We should report what no claim may be stored without.", schema: requires, want: "True/PathsValid: " + allButSelector, required: []v1beta1.FieldPath{".spec.class"}},
+		"Fits": {reason: "We should say that all is there, but for what no claim needs.", schema: fitting, want: "True/PathsValid: " + allButSelector},
+		"Pruned": {
+			reason: "We should not be ready where no claim would keep its reference.",
+			schema: empty,
+			want:   "False/ReferencePruned: " + pruned,
+			ready:  v1beta1.ReasonReferencePruned,
+		},
+		"Required": {
+			reason:   "We should report what no claim may be stored without.",
+			schema:   requires,
+			want:     "True/PathsValid: " + allButSelector,
+			required: []v1beta1.FieldPath{".spec.class"},
+		},
 		"RequiredBefore": {
 			reason: "We should not forget it because the API server does not answer.", schema: requires, err: errors.New("connection refused"),
 			want: "Unknown/NotSynced: " + notCompared + "connection refused", required: []v1beta1.FieldPath{".spec.class"},
 		},
 		"Invalid": {
 			reason: "We should not be ready where a path leads nowhere.", schema: fitting, spec: ".spec.ckass",
-			want: "False/PathsInvalid: no claim is bound: selector.path: the schema has no field .spec.ckass (did you mean .spec.class?): correct the ClaimKind, or the schema", ready: v1beta1.ReasonPathsInvalid,
+			want: "False/PathsInvalid: no claim is bound: selector.path: the schema has no field .spec.ckass (did you mean .spec.class?): correct " +
+				"the ClaimKind, or the schema",
+			ready: v1beta1.ReasonPathsInvalid,
 		},
 		"Open": {
 			reason: "We should not know of what may be anything.", schema: `{"x-kubernetes-preserve-unknown-fields":true}`,
@@ -70,7 +83,11 @@ func TestPathsValid(t *testing.T) {
 			reason: "We should not bind claims whose reference was removed, until we see another schema.", schema: empty, err: errors.New("connection refused"),
 			want: "False/ReferencePruned: " + pruned, ready: v1beta1.ReasonReferencePruned,
 		},
-		"NoSchema": {reason: "We should bind claims of a kind for which there is no schema.", err: openapi.ErrNoSchema, want: "Unknown/SchemaUnknown: " + notCompared + "there is no schema for it"},
+		"NoSchema": {
+			reason: "We should bind claims of a kind for which there is no schema.",
+			err:    openapi.ErrNoSchema,
+			want:   "Unknown/SchemaUnknown: " + notCompared + "there is no schema for it",
+		},
 	} {
 		t.Run(tcName, func(t *testing.T) {
 			k := controllertest.NewClaimKind(name)
@@ -79,7 +96,9 @@ func TestPathsValid(t *testing.T) {
 			if tc.spec != "" {
 				k.Spec.Selector.Path = tc.spec
 			}
-			k.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: "Before", Message: "before", ObservedGeneration: 7}}
+			k.Status.Conditions = []metav1.Condition{
+				{Type: v1beta1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: "Before", Message: "before", ObservedGeneration: 7},
+			}
 			k.Status.Required, k.Status.SelectorAbsent = []v1beta1.FieldPath{".before"}, true
 			entry := []admissionregistrationv1.MutatingWebhook{{Name: name + v1beta1.BindSuffix}}
 			c := &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*k}, Configuration: &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: entry}}

@@ -87,7 +87,9 @@ func TestPreviewAsksForFewNames(t *testing.T) {
 	live := &counting{}
 	p := &Preview{Cache: &controllertest.Cached{}, Live: live}
 	names := []string{"e", "d", "c", "b", "a"}
-	assert.Equal(t, []string{`spec.claimKinds has names that no ClaimKind has: "b", "c", "d", "e": correct the name, which is <plural>.<group>, or create the ClaimKind`},
+	assert.Equal(t, []string{
+		`spec.claimKinds has names that no ClaimKind has: "b", "c", "d", "e": correct the name, which is <plural>.<group>, or create the ClaimKind`,
+	},
 		p.unregistered(t.Context(), "spec.claimKinds", "ClaimKind", names, &v1beta1.ClaimKind{}), "We should name a few.")
 	assert.Equal(t, maxProbed, live.reads, "We should ask for no more.")
 }

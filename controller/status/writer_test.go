@@ -59,21 +59,29 @@ func TestSetDefaults(t *testing.T) {
 		},
 		"Several": {
 			reason: "We should name the default classes of all kinds in their order, and say what would help.", classes: []string{"Silver/a", "Gold/b", "Gold/a"},
-			want: "False/SeveralDefaults: a claim without a selector gets one of 3 classes; leave the mark on one of Gold/a, Gold/b, Silver/a", defaults: append(gold("ab"), v1beta1.DefaultClass{Kind: "Silver", Name: "a"}), counts: [3]int32{3, 0, 0},
+			want:     "False/SeveralDefaults: a claim without a selector gets one of 3 classes; leave the mark on one of Gold/a, Gold/b, Silver/a",
+			defaults: append(gold("ab"), v1beta1.DefaultClass{Kind: "Silver", Name: "a"}),
+			counts:   [3]int32{3, 0, 0},
 		},
 		"Many": {
-			reason: "We should list the first, and count all.", classes: strings.Fields("Gold/a Gold/b Gold/c Gold/d Gold/e Gold/f Gold/g Gold/h Gold/i Gold/j Gold/k Gold/l Gold/m Gold/n Gold/o Gold/p Gold/q Silver/a"),
-			want: "False/SeveralDefaults: a claim without a selector gets one of 18 classes; leave the mark on one of Gold/a, Gold/b, Gold/c, Gold/d and 14 more", defaults: gold("abcdefghijklmnop"), counts: [3]int32{18, 0, 0},
+			reason:   "We should list the first, and count all.",
+			classes:  strings.Fields("Gold/a Gold/b Gold/c Gold/d Gold/e Gold/f Gold/g Gold/h Gold/i Gold/j Gold/k Gold/l Gold/m Gold/n Gold/o Gold/p Gold/q Silver/a"),
+			want:     "False/SeveralDefaults: a claim without a selector gets one of 18 classes; leave the mark on one of Gold/a, Gold/b, Gold/c, Gold/d and 14 more",
+			defaults: gold("abcdefghijklmnop"),
+			counts:   [3]int32{18, 0, 0},
 		},
 		"SeveralOfNamespaces": {
-			reason: "We should name the namespaces that have several, and the classes of one.", classes: []string{"Near/one/a", "Near/two/a", "Near/two/b", "Near/three/a", "Near/three/b"},
+			reason:  "We should name the namespaces that have several, and the classes of one.",
+			classes: []string{"Near/one/a", "Near/two/a", "Near/two/b", "Near/three/a", "Near/three/b"},
 			want: `False/SeveralDefaults: a claim in namespace "three" without a selector gets one of 2 classes; leave the mark on one of Near/three/a, Near/three/b; ` +
 				`so it is in 1 more namespaces or partitions`, counts: [3]int32{0, 3, 0},
 		},
 		"Cordoned": {
 			reason: "We should say that the default class is cordoned, and what would help.", classes: []string{"Gold/a cordoned"},
-			want: "True/DefaultCordoned: no claim gets the default class Gold/a, which is cordoned: offer it again: kubectl annotate golds.example.org a classbind.io/cordoned-, " +
-				"or move the default: classbind set-default CLASS --for claims.example.org", defaults: []v1beta1.DefaultClass{{Kind: "Gold", Name: "a", Cordoned: true}}, counts: [3]int32{1, 0, 0},
+			want: "True/DefaultCordoned: no claim gets the default class Gold/a, which is cordoned: offer it again: kubectl annotate " +
+				"golds.example.org a classbind.io/cordoned-, " +
+				"or move the default: classbind set-default CLASS --for claims.example.org", defaults: []v1beta1.DefaultClass{{Kind: "Gold", Name: "a", Cordoned: true}},
+			counts: [3]int32{1, 0, 0},
 		},
 		"PartitionsInNamespaces": {
 			reason: "We should count namespaces and partitions apart.", classes: []string{"Gold/a@", "Near/team/b@", "Near/team/c@east", "Near/other/d@east"},
@@ -144,10 +152,14 @@ func TestClassConditions(t *testing.T) {
 		classes *inventory.Classes
 		want    string // its type, and then as conditionText has it
 	}{
-		"LabelsIndexed": {"We should complain of nothing where all labels are held.", annotated(map[string][]string{"a": nil}), "LabelsIndexed=True/LabelsIndexed: no class has too many labels"},
+		"LabelsIndexed": {
+			"We should complain of nothing where all labels are held.", annotated(map[string][]string{"a": nil}),
+			"LabelsIndexed=True/LabelsIndexed: no class has too many labels",
+		},
 		"TooManyLabels": {
 			"We should name a few of the classes, whoever makes how many of them.", inventory.NewClasses(golds, over),
-			"LabelsIndexed=False/TooManyLabels: classes with more than 64 labels, or 8192 bytes of them, which no claim is offered: Gold/a, Gold/b, Gold/c, Gold/d and 2 more",
+			"LabelsIndexed=False/TooManyLabels: classes with more than 64 labels, or 8192 bytes of them, which no claim is offered: Gold/a, Gold/b, " +
+				"Gold/c, Gold/d and 2 more",
 		},
 		"NoWeights": {"We should complain of nothing where there is nothing.", annotated(nil), "WeightsValid=True/WeightsValid: every weight can be read"},
 		"Weights": {
@@ -157,7 +169,8 @@ func TestClassConditions(t *testing.T) {
 		"MalformedWeights": {
 			"We should say what malformed weights count as, and what is wrong with the first.",
 			annotated(map[string][]string{"a": nil, "b": {"weight", "much"}, "c": {"weight", "-1"}, "d": {"weight", "1000001"}}),
-			`WeightsValid=False/MalformedWeight: classes with a malformed weight, which counts as 1, or as 0 if it is negative: Gold/b, Gold/c, Gold/d; the first: metadata.annotations[weight]: Invalid value: "much": must be an integer from 0 to 1000000, in plain digits`,
+			`WeightsValid=False/MalformedWeight: classes with a malformed weight, which counts as 1, or as 0 if it is negative: Gold/b, Gold/c, ` +
+				`Gold/d; the first: metadata.annotations[weight]: Invalid value: "much": must be an integer from 0 to 1000000, in plain digits`,
 		},
 		"Marks": {
 			"We should complain of nothing where every mark can be read.", annotated(map[string][]string{"a": nil, "b": {"default", "false"}}),
@@ -166,7 +179,8 @@ func TestClassConditions(t *testing.T) {
 		"MalformedMarks": {
 			"We should count and name the classes, and say what is wrong with the first.",
 			annotated(map[string][]string{"b": {"default", "1"}, "a": {v1beta1.CordonedAnnotation, "yes"}, "c": {v1beta1.CordonedAnnotation, "true"}}),
-			`MarksValid=False/MalformedMark: classes with a mark that is neither true nor false: Gold/a, Gold/b; the first: metadata.annotations[classbind.io/cordoned]: Invalid value: "yes": must be true or false, and counts as false`,
+			`MarksValid=False/MalformedMark: classes with a mark that is neither true nor false: Gold/a, Gold/b; the first: ` +
+				`metadata.annotations[classbind.io/cordoned]: Invalid value: "yes": must be true or false, and counts as false`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -269,7 +283,9 @@ func (s said) Others(string) string { return s.others }
 // servedState is of golds.example.org, without classes.
 func servedState(uid types.UID, generation int64) registry.State {
 	return registry.State{
-		Reason: v1beta1.ReasonServed, Classes: controllertest.NewClasses(controllertest.NewClassKind("golds.example.org", "Gold"), nil), Revision: inventory.Revision{UID: uid, Generation: generation},
+		Reason:   v1beta1.ReasonServed,
+		Classes:  controllertest.NewClasses(controllertest.NewClassKind("golds.example.org", "Gold"), nil),
+		Revision: inventory.Revision{UID: uid, Generation: generation},
 	}
 }
 
@@ -295,17 +311,36 @@ func TestReconcileClassKindStatus(t *testing.T) {
 		again  time.Duration
 		want   string // as writtenReady has it
 	}{
-		"Watched":            {reason: "We should say what became of this generation.", state: servedState("5e1f", 7), want: "True/Served"},
-		"PredecessorWatched": {reason: "We should not say of this object what is known of one that was deleted, and look again.", state: servedState("c0ffee", 7), again: registry.RetryCRDAfter},
+		"Watched": {reason: "We should say what became of this generation.", state: servedState("5e1f", 7), want: "True/Served"},
+		"PredecessorWatched": {
+			reason: "We should not say of this object what is known of one that was deleted, and look again.",
+			state:  servedState("c0ffee", 7),
+			again:  registry.RetryCRDAfter,
+		},
 		"NotWatched": {
 			reason: "We should say why there is no watch, which has nothing to do with the generation.", state: registry.State{Reason: v1beta1.ReasonNotInstalled},
 			want: "False/NotInstalled",
 		},
-		"NotLookedUp":         {reason: "We should say that we have not looked at a new one yet.", state: notLookedUp, want: "False/NotSynced"},
-		"NotLookedUpYetReady": {reason: "We should not say that classes are offered that this leader does not have.", ready: true, state: notLookedUp, want: "False/NotSynced"},
-		"JustRefused":         {reason: "Nor where the API server has just refused them.", ready: true, state: refused(time.Now()), want: "False/NotPermitted"},
-		"Ignored":             {reason: "Nor where an admin has them ignored.", ready: true, state: registry.State{Reason: v1beta1.ReasonIgnored, Message: "ignored"}, want: "False/Ignored"},
-		"Refused":             {reason: "We should say that we may not list what we could list before.", ready: true, state: refused(long), want: "False/NotPermitted"},
+		"NotLookedUp": {reason: "We should say that we have not looked at a new one yet.", state: notLookedUp, want: "False/NotSynced"},
+		"NotLookedUpYetReady": {
+			reason: "We should not say that classes are offered that this leader does not have.",
+			ready:  true,
+			state:  notLookedUp,
+			want:   "False/NotSynced",
+		},
+		"JustRefused": {reason: "Nor where the API server has just refused them.", ready: true, state: refused(time.Now()), want: "False/NotPermitted"},
+		"Ignored": {
+			reason: "Nor where an admin has them ignored.",
+			ready:  true,
+			state:  registry.State{Reason: v1beta1.ReasonIgnored, Message: "ignored"},
+			want:   "False/Ignored",
+		},
+		"Refused": {
+			reason: "We should say that we may not list what we could list before.",
+			ready:  true,
+			state:  refused(long),
+			want:   "False/NotPermitted",
+		},
 	} {
 		t.Run(tcName, func(t *testing.T) {
 			k := v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 7}}
@@ -361,7 +396,8 @@ func TestGuarded(t *testing.T) {
 		}
 		return c
 	}
-	const guarded, unguarded = "a second default class, or a malformed weight, is refused", "the webhook configuration has no entry for it yet; it gets one once it is ready"
+	const guarded, unguarded = "a second default class, or a malformed weight, is refused", "the webhook configuration has no entry for it yet; " +
+		"it gets one once it is ready"
 	for tcName, tc := range map[string]struct {
 		reason        string
 		configuration *admissionregistrationv1.ValidatingWebhookConfiguration
@@ -373,14 +409,21 @@ func TestGuarded(t *testing.T) {
 			reason: "We should say what is the matter, though we are asked.", configuration: entries(name), problem: "this replica does not serve yet",
 			want: "True/Configured: " + guarded + "; the entries of the webhook configuration may be out of date: this replica does not serve yet",
 		},
-		"NoEntry": {reason: "We should say that we are not asked about this kind.", configuration: entries("others.example.org"), want: "False/NotConfigured: " + unguarded},
+		"NoEntry": {
+			reason:        "We should say that we are not asked about this kind.",
+			configuration: entries("others.example.org"),
+			want:          "False/NotConfigured: " + unguarded,
+		},
 		"NoConfiguration": {
 			reason: "We should say why we are not asked.", problem: "there is none: kubectl apply -k deploy",
 			want: "False/NotConfigured: " + unguarded + "; the entries of the webhook configuration may be out of date: there is none: kubectl apply -k deploy",
 		},
 	} {
 		t.Run(tcName, func(t *testing.T) {
-			c := &controllertest.Cached{Guarding: tc.configuration, ClassKinds: []v1beta1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 7}}}}
+			c := &controllertest.Cached{
+				Guarding:   tc.configuration,
+				ClassKinds: []v1beta1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 7}}},
+			}
 			_, err := reconcileClassKind(t, c, servedState("5e1f", 7), tc.problem)
 			require.NoError(t, err, tc.reason)
 			require.Len(t, c.Updated, 1, tc.reason)
@@ -419,7 +462,10 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 	const name = "claims.example.org"
 	entry := []admissionregistrationv1.MutatingWebhook{{Name: name + v1beta1.BindSuffix}}
 	objects := *controllertest.NewClaimKind(name)
-	objects.Spec.Reference, objects.Spec.Selector.Path = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference}, ".spec.classSelector"
+	objects.Spec.Reference, objects.Spec.Selector.Path = v1beta1.Reference{
+		Place: v1beta1.Place{Path: ".spec.classRef"},
+		Form:  v1beta1.ObjectReference,
+	}, ".spec.classSelector"
 	for tcName, tc := range map[string]struct {
 		reason  string
 		closed  bool
@@ -433,17 +479,38 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 		want    string        // as writtenReady has it
 		message string        // within that of Ready
 	}{
-		"Viewed":            {reason: "We should say what became of this generation.", entries: entry, want: "True/Served", message: "claims are bound"},
-		"Closed":            {reason: "We should say nothing before all is known, and look again.", closed: true, entries: entry, again: registry.RetryCRDAfter},
-		"NotViewed":         {reason: "We should say nothing of what we have not heard of, and look again.", view: "-", entries: entry, again: statusDelay},
-		"PredecessorViewed": {reason: "We should not say of this object what is known of one that was deleted, and look again.", view: "c0ffee/7", entries: entry, again: statusDelay},
-		"NoClassKind":       {reason: "We should not have claims stopped for which there can be no class.", want: "False/NoClassKind", message: "claims are created as if it were not registered"},
+		"Viewed":    {reason: "We should say what became of this generation.", entries: entry, want: "True/Served", message: "claims are bound"},
+		"Closed":    {reason: "We should say nothing before all is known, and look again.", closed: true, entries: entry, again: registry.RetryCRDAfter},
+		"NotViewed": {reason: "We should say nothing of what we have not heard of, and look again.", view: "-", entries: entry, again: statusDelay},
+		"PredecessorViewed": {
+			reason:  "We should not say of this object what is known of one that was deleted, and look again.",
+			view:    "c0ffee/7",
+			entries: entry,
+			again:   statusDelay,
+		},
+		"NoClassKind": {
+			reason:  "We should not have claims stopped for which there can be no class.",
+			want:    "False/NoClassKind",
+			message: "claims are created as if it were not registered",
+		},
 		"ClassKindUnread": {
 			reason: "We should say that the class kind cannot be read, and where the remedy stands.", unread: true,
 			want: "False/NoClassKind", message: "see the condition ClassKindsRead",
 		},
-		"OneClassKindUnread": {reason: "We should say so although claims are bound.", entries: entry, classes: true, unread: true, want: "True/Served", message: "claims are bound"},
-		"NotCompared":        {reason: "We should not have claims stopped before the schema is known.", classes: true, want: "False/NotSynced", message: "not compared with the schema"},
+		"OneClassKindUnread": {
+			reason:  "We should say so although claims are bound.",
+			entries: entry,
+			classes: true,
+			unread:  true,
+			want:    "True/Served",
+			message: "claims are bound",
+		},
+		"NotCompared": {
+			reason:  "We should not have claims stopped before the schema is known.",
+			classes: true,
+			want:    "False/NotSynced",
+			message: "not compared with the schema",
+		},
 		"SchemaUnread": {
 			reason: "We should not take a schema that cannot be read for one that does not exist.", classes: true, paths: &registry.Paths{Err: errors.New("no answer")},
 			want: "False/NotSynced", message: "it was never served",
@@ -458,8 +525,9 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 		},
 		"NoEntry": {
 			reason: "We should say why there is no entry, and look again.", classes: true, paths: &registry.Paths{},
-			said: said{problem: "this replica does not serve yet"},
-			want: "False/NotConfigured", message: "the webhook configuration has no entry for it yet; the entries of the webhook configuration may be out of date: this replica does not serve yet",
+			said:    said{problem: "this replica does not serve yet"},
+			want:    "False/NotConfigured",
+			message: "the webhook configuration has no entry for it yet; the entries of the webhook configuration may be out of date: this replica does not serve yet",
 		},
 		"Others": {
 			reason: "We should say who else writes the entry.", classes: true, paths: &registry.Paths{}, said: said{others: "the enforcer adds terms"},

@@ -55,14 +55,28 @@ func TestLeftOut(t *testing.T) {
 		present bool // in the configuration already
 		want    []string
 	}{
-		"None":         {reason: "We should leave out none of none."},
-		"Fit":          {reason: "We should leave out nothing that fits.", entries: of(fit)},
-		"OneTooMany":   {reason: "We should leave out the last by name.", entries: of(fit + 1), want: []string{fmt.Sprintf("k%02d", fit)}},
-		"InAnyOrder":   {reason: "We should go by their names, in whichever order they come.", entries: changed(of(fit+1), func(*dueEntry) {}), want: []string{fmt.Sprintf("k%02d", fit)}},
-		"Apart":        {reason: "We should have room in another configuration.", entries: append(of(fit), changed(of(1), func(e *dueEntry) { e.in = "other" })...)},
-		"Present":      {reason: "We should not take out for a CA bundle what was there before.", entries: of(grown), present: true},
-		"PresentLimit": {reason: "We should have a limit for what was there before, too.", entries: of(grown + 1), present: true, want: []string{fmt.Sprintf("k%02d", grown)}},
-		"Newcomer":     {reason: "We should take nothing out for one that was not there, though its name comes first.", entries: append(of(grown), sized("a-new", share)), present: true, want: []string{"a-new"}},
+		"None":       {reason: "We should leave out none of none."},
+		"Fit":        {reason: "We should leave out nothing that fits.", entries: of(fit)},
+		"OneTooMany": {reason: "We should leave out the last by name.", entries: of(fit + 1), want: []string{fmt.Sprintf("k%02d", fit)}},
+		"InAnyOrder": {
+			reason:  "We should go by their names, in whichever order they come.",
+			entries: changed(of(fit+1), func(*dueEntry) {}),
+			want:    []string{fmt.Sprintf("k%02d", fit)},
+		},
+		"Apart":   {reason: "We should have room in another configuration.", entries: append(of(fit), changed(of(1), func(e *dueEntry) { e.in = "other" })...)},
+		"Present": {reason: "We should not take out for a CA bundle what was there before.", entries: of(grown), present: true},
+		"PresentLimit": {
+			reason:  "We should have a limit for what was there before, too.",
+			entries: of(grown + 1),
+			present: true,
+			want:    []string{fmt.Sprintf("k%02d", grown)},
+		},
+		"Newcomer": {
+			reason:  "We should take nothing out for one that was not there, though its name comes first.",
+			entries: append(of(grown), sized("a-new", share)),
+			present: true,
+			want:    []string{"a-new"},
+		},
 		"TooLarge": {
 			reason:  "We should leave out alone what is too large by itself, though its name comes first.",
 			entries: []dueEntry{sized("large", most+1), sized("largest", most)}, want: []string{"large"},
@@ -71,8 +85,16 @@ func TestLeftOut(t *testing.T) {
 			reason:  "We should not take out for a CA bundle what was there before, and have a limit for it.",
 			entries: []dueEntry{sized("grown", v1beta1.MaxGrownEntryBytes), sized("more", v1beta1.MaxGrownEntryBytes+1)}, present: true, want: []string{"more"},
 		},
-		"Optional":     {reason: "We should leave out what can be done without, though its name comes first.", entries: append(of(fit), optional), want: []string{"a-optional"}},
-		"SmallOneFits": {reason: "We should leave out no more than has to be.", entries: append(of(fit-1), sized("large", share+1), sized("small", share)), want: []string{"large"}},
+		"Optional": {
+			reason:  "We should leave out what can be done without, though its name comes first.",
+			entries: append(of(fit), optional),
+			want:    []string{"a-optional"},
+		},
+		"SmallOneFits": {
+			reason:  "We should leave out no more than has to be.",
+			entries: append(of(fit-1), sized("large", share+1), sized("small", share)),
+			want:    []string{"large"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			current := Configurations{}
@@ -105,7 +127,9 @@ func TestTooManyEntries(t *testing.T) {
 	ca := newCA(t)
 	c := &controllertest.Cached{Configuration: configurationWith(v1beta1.LastConfiguration)}
 	for i := range 40 {
-		c.ClaimKinds = append(c.ClaimKinds, claimKind(fmt.Sprintf("kind%02d", i), large, ofResource("a.example.org", v1beta1.FieldPath(fmt.Sprintf(".spec.ref%02d", i))),
+		c.ClaimKinds = append(c.ClaimKinds, claimKind(fmt.Sprintf("kind%02d", i), large, ofResource(
+			"a.example.org", v1beta1.FieldPath(fmt.Sprintf(".spec.ref%02d", i)),
+		),
 			func(k *v1beta1.ClaimKind) { k.CreationTimestamp = metav1.Unix(int64(100-i), 0) })) // The last by name is the oldest.
 	}
 	w := newConfigurator(t, c, ca)

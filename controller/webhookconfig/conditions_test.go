@@ -77,10 +77,14 @@ func claimSpecs() map[string]func(*v1beta1.ClaimKindSpec) {
 		return func(s *v1beta1.ClaimKindSpec) { s.Reference = r }
 	}
 	return map[string]func(*v1beta1.ClaimKindSpec){
-		"Defaults":          func(*v1beta1.ClaimKindSpec) {},
-		"NameOrEmpty":       reference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name}),
-		"ObjectOrEmpty":     reference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}}),
-		"Parent":            reference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref.name"}, Form: v1beta1.Name, WhenParentAbsent: v1beta1.LeaveClaimAlone}),
+		"Defaults":      func(*v1beta1.ClaimKindSpec) {},
+		"NameOrEmpty":   reference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name}),
+		"ObjectOrEmpty": reference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}}),
+		"Parent": reference(v1beta1.Reference{
+			Place:            v1beta1.Place{Path: ".spec.ref.name"},
+			Form:             v1beta1.Name,
+			WhenParentAbsent: v1beta1.LeaveClaimAlone,
+		}),
 		"Label":             reference(v1beta1.Reference{Place: v1beta1.Place{Label: "example.org/class"}, Form: v1beta1.Name, WhenEmpty: v1beta1.LeaveEmptyAlone}),
 		"AnnotationOrEmpty": reference(v1beta1.Reference{Place: v1beta1.Place{Annotation: "example.org/class"}, Form: v1beta1.Name}),
 		"Skip": func(s *v1beta1.ClaimKindSpec) {
@@ -100,7 +104,9 @@ func TestConditionsAgree(t *testing.T) {
 	}
 	bindWhen := func(e v1beta1.Expression) func(*v1beta1.ClaimKindSpec) {
 		return func(s *v1beta1.ClaimKindSpec) {
-			s.Reference, s.Claims.When, s.Claims.SkipIfSet = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}}, e, []v1beta1.Place{{Annotation: "example.org/class"}}
+			s.Reference, s.Claims.When, s.Claims.SkipIfSet = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}}, e, []v1beta1.Place{
+				{Annotation: "example.org/class"},
+			}
 		}
 	}
 	classRef := v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, WhenEmpty: v1beta1.LeaveEmptyAlone}
@@ -188,7 +194,10 @@ func TestConditionsAgree(t *testing.T) {
 
 func TestUpdatesThatUnbind(t *testing.T) {
 	var specs []string
-	for _, ref := range []string{``, `"ref":null`, `"ref":{}`, `"ref":{"name":"default"}`, `"ref":{"name":"gold"}`, `"ref":{"name":"silver"}`, `"ref":"default"`, `"ref":{"kind":"Class"}`, `"ref":{"kind":"Class","name":"gold","more":1}`, `"ref":{"more":1}`} {
+	for _, ref := range []string{
+		``, `"ref":null`, `"ref":{}`, `"ref":{"name":"default"}`, `"ref":{"name":"gold"}`, `"ref":{"name":"silver"}`, `"ref":"default"`,
+		`"ref":{"kind":"Class"}`, `"ref":{"kind":"Class","name":"gold","more":1}`, `"ref":{"more":1}`,
+	} {
 		specs = append(specs, `{"metadata":{},"spec":{`+ref+`}}`)
 	}
 	specs = append(specs, `{"metadata":{}}`, `{"metadata":{},"spec":5}`, `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{}}`)
@@ -196,10 +205,13 @@ func TestUpdatesThatUnbind(t *testing.T) {
 		reason   string
 		bindWhen v1beta1.Expression
 	}{
-		"None":      {"We should go by the reference alone.", ""},
-		"Other":     {"We should go by the reference alone.", "claim.spec.ready"},
-		"Decides":   {"We should be called for a reference that may count as none.", "claim.spec.ref.name == 'default'"},
-		"Namespace": {"We should be called for it where the API server cannot evaluate claims.when, too.", "claim.spec.ref.name == 'default' && namespaceObject.metadata.name == 'team'"},
+		"None":    {"We should go by the reference alone.", ""},
+		"Other":   {"We should go by the reference alone.", "claim.spec.ready"},
+		"Decides": {"We should be called for a reference that may count as none.", "claim.spec.ref.name == 'default'"},
+		"Namespace": {
+			"We should be called for it where the API server cannot evaluate claims.when, too.",
+			"claim.spec.ref.name == 'default' && namespaceObject.metadata.name == 'team'",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := claimKind("claims.example.org", func(k *v1beta1.ClaimKind) {
@@ -232,15 +244,21 @@ func TestCheckConditions(t *testing.T) {
 		reason, before, now string
 		want                bool
 	}{
-		"Created":  {"We should check what a new claim names.", `null`, gold, true},
-		"Unbound":  {"We should not check a claim that names nothing.", `null`, `{"metadata":{},"spec":{}}`, false},
-		"Begun":    {"We should not check a reference without a name.", `null`, `{"metadata":{},"spec":{"ref":{"kind":"Class"}}}`, false},
-		"Same":     {"We should let pass what does not touch the reference.", gold, `{"metadata":{"labels":{"a":"b"}},"spec":{"ref":{"kind":"Class","name":"gold"}}}`, false},
-		"Changed":  {"We should check another class.", gold, `{"metadata":{},"spec":{"ref":{"kind":"Class","name":"lead"}}}`, true},
-		"Added":    {"We should check the first class.", `{"metadata":{}}`, gold, true},
-		"Removed":  {"We should not check what is gone.", gold, `{"metadata":{},"spec":{}}`, false},
-		"Skipped":  {"We should not check a claim that is not ours.", `null`, `{"metadata":{},"spec":{"ref":{"name":"gold"},"volume":"v"}}`, false},
-		"Deleting": {"We should not keep a claim from going.", `{"metadata":{}}`, `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"ref":{"name":"gold"}}}`, false},
+		"Created": {"We should check what a new claim names.", `null`, gold, true},
+		"Unbound": {"We should not check a claim that names nothing.", `null`, `{"metadata":{},"spec":{}}`, false},
+		"Begun":   {"We should not check a reference without a name.", `null`, `{"metadata":{},"spec":{"ref":{"kind":"Class"}}}`, false},
+		"Same": {
+			"We should let pass what does not touch the reference.", gold,
+			`{"metadata":{"labels":{"a":"b"}},"spec":{"ref":{"kind":"Class","name":"gold"}}}`, false,
+		},
+		"Changed": {"We should check another class.", gold, `{"metadata":{},"spec":{"ref":{"kind":"Class","name":"lead"}}}`, true},
+		"Added":   {"We should check the first class.", `{"metadata":{}}`, gold, true},
+		"Removed": {"We should not check what is gone.", gold, `{"metadata":{},"spec":{}}`, false},
+		"Skipped": {"We should not check a claim that is not ours.", `null`, `{"metadata":{},"spec":{"ref":{"name":"gold"},"volume":"v"}}`, false},
+		"Deleting": {
+			"We should not keep a claim from going.", `{"metadata":{}}`,
+			`{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"ref":{"name":"gold"}}}`, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := claimKind("claims.example.org", func(k *v1beta1.ClaimKind) {
@@ -267,18 +285,28 @@ func TestClassConditions(t *testing.T) {
 		marked      bool // and not newly so
 		want        bool
 	}{
-		"Created":    {before: `null`, now: marked, want: true},
-		"Plain":      {before: `null`, now: `{"metadata":{}}`},
-		"NotOurs":    {before: `null`, now: `{"default":null,"spec":5,"metadata":{"annotations":{"default":"true"}}}`},
-		"Unchanged":  {before: marked, now: marked, marked: true},
-		"Marked":     {before: `{"metadata":{}}`, now: `{"default":"yes","metadata":{"annotations":{"e.org/default":"yes"}}}`, want: true},
-		"Unmarked":   {before: marked, now: `{"default":false,"spec":{},"metadata":{"annotations":{"e.org/default":"false"}}}`},
-		"Weight":     {before: `{"spec":{"weight":4},"metadata":{"annotations":{"weight":"4"}}}`, now: `{"spec":{"weight":5},"metadata":{"annotations":{"weight":"5"}}}`, want: true},
-		"SameWeight": {before: `{"spec":{"weight":5},"metadata":{"annotations":{"weight":"5"}}}`, now: `{"spec":{"weight":5},"metadata":{"annotations":{"weight":"5"}}}`},
-		"Cordoned":   {before: `{"metadata":{}}`, now: `{"metadata":{"annotations":{"classbind.io/cordoned":"true"}}}`},
-		"Uncordoned": {before: `{"metadata":{"annotations":{"classbind.io/cordoned":"true"}}}`, now: `{"metadata":{"annotations":{"classbind.io/cordoned":"false"}}}`},
-		"Mistyped":   {before: `{"metadata":{}}`, now: `{"metadata":{"annotations":{"classbind.io/cordoned":"yes"}}}`, want: true},
-		"Odd":        {before: `{"metadata":[],"spec":1}`, now: `{"metadata":"","spec":[]}`},
+		"Created":   {before: `null`, now: marked, want: true},
+		"Plain":     {before: `null`, now: `{"metadata":{}}`},
+		"NotOurs":   {before: `null`, now: `{"default":null,"spec":5,"metadata":{"annotations":{"default":"true"}}}`},
+		"Unchanged": {before: marked, now: marked, marked: true},
+		"Marked":    {before: `{"metadata":{}}`, now: `{"default":"yes","metadata":{"annotations":{"e.org/default":"yes"}}}`, want: true},
+		"Unmarked":  {before: marked, now: `{"default":false,"spec":{},"metadata":{"annotations":{"e.org/default":"false"}}}`},
+		"Weight": {
+			before: `{"spec":{"weight":4},"metadata":{"annotations":{"weight":"4"}}}`,
+			now:    `{"spec":{"weight":5},"metadata":{"annotations":{"weight":"5"}}}`,
+			want:   true,
+		},
+		"SameWeight": {
+			before: `{"spec":{"weight":5},"metadata":{"annotations":{"weight":"5"}}}`,
+			now:    `{"spec":{"weight":5},"metadata":{"annotations":{"weight":"5"}}}`,
+		},
+		"Cordoned": {before: `{"metadata":{}}`, now: `{"metadata":{"annotations":{"classbind.io/cordoned":"true"}}}`},
+		"Uncordoned": {
+			before: `{"metadata":{"annotations":{"classbind.io/cordoned":"true"}}}`,
+			now:    `{"metadata":{"annotations":{"classbind.io/cordoned":"false"}}}`,
+		},
+		"Mistyped": {before: `{"metadata":{}}`, now: `{"metadata":{"annotations":{"classbind.io/cordoned":"yes"}}}`, want: true},
+		"Odd":      {before: `{"metadata":[],"spec":1}`, now: `{"metadata":"","spec":[]}`},
 	}
 	const deleted = `{"default":true,"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","annotations":{"e.org/default":"true"}}}`
 	annotations := v1beta1.ClassKindSpec{Default: v1beta1.Source{Annotation: "e.org/default"}, Weight: v1beta1.Source{Annotation: "weight"}}
@@ -294,10 +322,20 @@ func TestClassConditions(t *testing.T) {
 		moves  bool
 		always bool
 	}{
-		"Annotations":       {reason: "We should ask for annotations by their keys, slashes included.", spec: annotations},
-		"Paths":             {reason: "We should ask for fields.", spec: paths},
-		"Partitions":        {reason: "We should be asked about every update of a class that is marked: it may move to another partition.", spec: paths, claims: partition, moves: true},
-		"Fits":              {reason: "We should be asked about every update of a class that is marked: it may serve other claims.", spec: paths, claims: v1beta1.ClaimKindSpec{Classes: v1beta1.Classes{Fits: withFits.Fits}}, moves: true},
+		"Annotations": {reason: "We should ask for annotations by their keys, slashes included.", spec: annotations},
+		"Paths":       {reason: "We should ask for fields.", spec: paths},
+		"Partitions": {
+			reason: "We should be asked about every update of a class that is marked: it may move to another partition.",
+			spec:   paths,
+			claims: partition,
+			moves:  true,
+		},
+		"Fits": {
+			reason: "We should be asked about every update of a class that is marked: it may serve other claims.",
+			spec:   paths,
+			claims: v1beta1.ClaimKindSpec{Classes: v1beta1.Classes{Fits: withFits.Fits}},
+			moves:  true,
+		},
 		"OwnFits":           {reason: "We should be asked the same where the class kind has the condition.", spec: withFits, moves: true},
 		"DefaultExpression": {reason: "We should be asked about every class where any field may be the mark.", spec: expression, always: true},
 		"WeightExpression":  {reason: "We should be asked about every class where any field may be the weight.", spec: weight, always: true},

@@ -86,7 +86,9 @@ func configurationWith(name string, entries ...string) *admissionregistrationv1.
 
 // guardingWith is the same for classes.
 func guardingWith(entries ...string) *admissionregistrationv1.ValidatingWebhookConfiguration {
-	c := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.ClassConfiguration, UID: "c0ffee", ResourceVersion: "7"}}
+	c := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: v1beta1.ClassConfiguration, UID: "c0ffee", ResourceVersion: "7"},
+	}
 	for _, e := range configurationWith("", entries...).Webhooks {
 		c.Webhooks = append(c.Webhooks, admissionregistrationv1.ValidatingWebhook{Name: e.Name, Rules: e.Rules, ClientConfig: e.ClientConfig})
 	}
@@ -170,10 +172,16 @@ func TestRounds(t *testing.T) {
 			before: []string{b.Name + bind}, claims: []v1beta1.ClaimKind{a}, serving: unavailable,
 			again: 200 * time.Millisecond, problem: "this replica does not serve yet: certificate signed by unknown authority",
 		},
-		"NoKinds":      {reason: "We should take our entries out when nothing is registered any more.", before: []string{a.Name + bind}, want: []string{}},
-		"NoClassKinds": {reason: "We should do the same for classes, and still be asked about registrations.", before: []string{a.Name + guard}, classes: []v1beta1.ClassKind{}, want: []string{}},
+		"NoKinds": {reason: "We should take our entries out when nothing is registered any more.", before: []string{a.Name + bind}, want: []string{}},
+		"NoClassKinds": {
+			reason:  "We should do the same for classes, and still be asked about registrations.",
+			before:  []string{a.Name + guard},
+			classes: []v1beta1.ClassKind{},
+			want:    []string{},
+		},
 		"InOrder": {
-			reason: "We should write entries in the order of their names: the cache has none, and each new order would be a change, whose event would bring us back here.",
+			reason: "We should write entries in the order of their names: the cache has none, and each new order would be a change, whose event would " +
+				"bring us back here.",
 			before: []string{}, claims: []v1beta1.ClaimKind{b, claimKind("c.example.org"), a}, want: []string{boundA, boundB, "c.example.org" + bind + " v1 Cluster"},
 		},
 		"ClassesInOrder": {
@@ -192,13 +200,15 @@ func TestRounds(t *testing.T) {
 		},
 		"Uninstalled": {
 			reason: "We should leave out a kind that is not installed, take its entry out, and look again.",
-			before: []string{"claims.absent.example.org" + bind}, claims: []v1beta1.ClaimKind{a, claimKind("claims.absent.example.org"), claimKind("others.absent.example.org")},
-			want: []string{boundA}, again: registry.RetryAfter, problem: `"claims.absent.example.org": ` + cluster.ErrNotInstalled.Error(),
+			before: []string{"claims.absent.example.org" + bind},
+			claims: []v1beta1.ClaimKind{a, claimKind("claims.absent.example.org"), claimKind("others.absent.example.org")},
+			want:   []string{boundA}, again: registry.RetryAfter, problem: `"claims.absent.example.org": ` + cluster.ErrNotInstalled.Error(),
 		},
 		"NotServed": {
 			reason: "We should keep the entry of a kind whose CRD is installed, leave out one that had none, and look again soon.",
-			before: []string{"claims.absent.example.org" + bind}, claims: []v1beta1.ClaimKind{a, claimKind("claims.absent.example.org"), claimKind("others.absent.example.org")},
-			crds: []string{"claims.absent.example.org", "others.absent.example.org"}, want: []string{boundA, "claims.absent.example.org" + bind + " v7 *"},
+			before: []string{"claims.absent.example.org" + bind},
+			claims: []v1beta1.ClaimKind{a, claimKind("claims.absent.example.org"), claimKind("others.absent.example.org")},
+			crds:   []string{"claims.absent.example.org", "others.absent.example.org"}, want: []string{boundA, "claims.absent.example.org" + bind + " v7 *"},
 			again: registry.RetryCRDAfter, problem: `"claims.absent.example.org": ` + registry.ErrCRDNotServed.Error(),
 		},
 		"ClassesNotServed": {
@@ -210,9 +220,10 @@ func TestRounds(t *testing.T) {
 		},
 		"NotAnswered": {
 			reason: "We should keep the entry of a kind of which we cannot determine whether it is installed, leave out one that had none, and look again.",
-			before: []string{"claims.down.example.org" + bind}, claims: []v1beta1.ClaimKind{a, claimKind("claims.down.example.org"), claimKind("others.down.example.org")},
-			want:  []string{boundA, "claims.down.example.org" + bind + " v7 *"},
-			again: registry.RetryAfter, problem: `"claims.down.example.org": cannot look up the API group "down.example.org": `,
+			before: []string{"claims.down.example.org" + bind},
+			claims: []v1beta1.ClaimKind{a, claimKind("claims.down.example.org"), claimKind("others.down.example.org")},
+			want:   []string{boundA, "claims.down.example.org" + bind + " v7 *"},
+			again:  registry.RetryAfter, problem: `"claims.down.example.org": cannot look up the API group "down.example.org": `,
 		},
 		"Resource": {
 			reason: "We should write two entries for a resource with two references.",
@@ -260,7 +271,8 @@ func TestRounds(t *testing.T) {
 			reason: "We should be asked as the class kind says, and about each whose claims are watched for another.",
 			before: []string{}, claims: watched,
 			classes: []v1beta1.ClassKind{
-				onDelete(v1beta1.DenyDeletion, classKind("a.example.org", isReady, "admitted.example.org")), onDelete(v1beta1.AllowDeletion, classKind("b.example.org", isReady, "later.example.org")),
+				onDelete(v1beta1.DenyDeletion, classKind("a.example.org", isReady, "admitted.example.org")),
+				onDelete(v1beta1.AllowDeletion, classKind("b.example.org", isReady, "later.example.org")),
 				classKind("c.example.org", isReady, "admitted.example.org"),
 			},
 			want: []string{
@@ -340,12 +352,29 @@ func TestCAsOfEntries(t *testing.T) {
 	}{
 		"Due": {reason: "We should write the CA that is due.", entry: next, served: next, want: next},
 		"CertificateOfACAThatIsOver": {
-			reason: "We should leave in the entries the CA by which we are verified, even when its time is over: our certificate of the next waits until all entries trust that one, too.",
-			entry:  old, served: old, want: both,
+			reason: "We should leave in the entries the CA by which we are verified, even when its time is over: our certificate of the next waits " +
+				"until all entries trust that one, too.",
+			entry: old, served: old, want: both,
 		},
-		"NotServing":               {reason: "We should write nothing where neither what is due nor what is carried verifies us.", entry: next, served: newCA(t), again: 200 * time.Millisecond},
-		"FirstEntryBehindAService": {reason: "We should give the Service the time to lead here before we write the first entry.", served: next, delay: time.Hour, again: time.Hour},
-		"NextEntryBehindAService":  {reason: "We should not wait where there are entries: they are called already.", entry: next, served: next, delay: time.Hour, want: next},
+		"NotServing": {
+			reason: "We should write nothing where neither what is due nor what is carried verifies us.",
+			entry:  next,
+			served: newCA(t),
+			again:  200 * time.Millisecond,
+		},
+		"FirstEntryBehindAService": {
+			reason: "We should give the Service the time to lead here before we write the first entry.",
+			served: next,
+			delay:  time.Hour,
+			again:  time.Hour,
+		},
+		"NextEntryBehindAService": {
+			reason: "We should not wait where there are entries: they are called already.",
+			entry:  next,
+			served: next,
+			delay:  time.Hour,
+			want:   next,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &controllertest.Cached{Configuration: configurationWith(v1beta1.LastConfiguration), ClaimKinds: []v1beta1.ClaimKind{claimKind("a.example.org")}}
@@ -410,9 +439,15 @@ func TestReconcileTrusts(t *testing.T) {
 	}
 	require.Len(t, c.Applied, 4)
 	bundle := c.Applied[0].Webhooks[0].ClientConfig.CABundle
-	assert.Equal(t, parse([][]byte{old, ours, certManagers}), parse([][]byte{bundle}), "We should trust the CAs of both modes, and the one of which a replica may still serve a certificate.")
+	assert.Equal(
+		t, parse([][]byte{old, ours, certManagers}), parse([][]byte{bundle}),
+		"We should trust the CAs of both modes, and the one of which a replica may still serve a certificate.",
+	)
 	for _, applied := range c.Applied {
-		assert.Equal(t, string(bundle), string(applied.Webhooks[0].ClientConfig.CABundle), "We should write the same each time, and trust for classes what we trust for claims.")
+		assert.Equal(
+			t, string(bundle), string(applied.Webhooks[0].ClientConfig.CABundle),
+			"We should write the same each time, and trust for classes what we trust for claims.",
+		)
 	}
 
 	refused := errors.New("connection refused")
@@ -422,7 +457,10 @@ func TestReconcileTrusts(t *testing.T) {
 	assert.Contains(t, w.claims.Problem(), "cannot get the CA: ", "We should say in each status what is the matter.")
 	w.Live, w.Client = live, noClasses{c, refused}
 	_, err = w.reconcile(t.Context(), &w.claims, w.writeClaims)
-	require.ErrorIs(t, err, refused, "We should not go on when we could not see what all entries trust: what a replica serves may be of a CA that those of the classes alone carry.")
+	require.ErrorIs(
+		t, err, refused,
+		"We should not go on when we could not see what all entries trust: what a replica serves may be of a CA that those of the classes alone carry.",
+	)
 	assert.Len(t, c.Applied, 4, "We should write nothing then.")
 }
 

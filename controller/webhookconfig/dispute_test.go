@@ -208,7 +208,10 @@ func TestOthersMayChangeEachField(t *testing.T) {
 
 // TestValidatingEntries reads all fields of an entry of classes, because somebody may change each.
 func TestValidatingEntries(t *testing.T) {
-	e := (&Configurator{}).claimEntry(new(claimKind("a.example.org")), *servedRule("a.example.org", cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Version: "v1"}, Namespaced: true}), []byte("ca"), "")
+	e := (&Configurator{}).claimEntry(new(claimKind("a.example.org")), *servedRule("a.example.org", cluster.Resource{
+		GroupVersionKind: schema.GroupVersionKind{Version: "v1"},
+		Namespaced:       true,
+	}), []byte("ca"), "")
 	e.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 	text, err := json.Marshal(e)
 	require.NoError(t, err)

@@ -38,15 +38,42 @@ func TestOrder(t *testing.T) {
 		removed         []string
 		problem         string
 	}{
-		"Last":         {reason: "We should write both into the last one, and leave alone the one that has none.", order: v1beta1.OrderLast, last: last(), first: first(), inLast: []string{a, b}},
-		"NoOrder":      {reason: "We should take no order for the last.", last: last(), first: first(), inLast: []string{a, b}},
-		"First":        {reason: "We should write each into that of its order.", order: v1beta1.OrderFirst, last: last(), first: first(), inLast: []string{b}, inFirst: []string{a}},
-		"BecomesFirst": {reason: "We should keep the old entry until the new one is seen.", order: v1beta1.OrderFirst, last: last(a, b), first: first(), inLast: []string{a, b}, inFirst: []string{a}},
+		"Last": {
+			reason: "We should write both into the last one, and leave alone the one that has none.",
+			order:  v1beta1.OrderLast,
+			last:   last(),
+			first:  first(),
+			inLast: []string{a, b},
+		},
+		"NoOrder": {reason: "We should take no order for the last.", last: last(), first: first(), inLast: []string{a, b}},
+		"First": {
+			reason:  "We should write each into that of its order.",
+			order:   v1beta1.OrderFirst,
+			last:    last(),
+			first:   first(),
+			inLast:  []string{b},
+			inFirst: []string{a},
+		},
+		"BecomesFirst": {
+			reason:  "We should keep the old entry until the new one is seen.",
+			order:   v1beta1.OrderFirst,
+			last:    last(a, b),
+			first:   first(),
+			inLast:  []string{a, b},
+			inFirst: []string{a},
+		},
 		"IsFirst": {
 			reason: "We should remove the old entry once the new one is seen.", order: v1beta1.OrderFirst, last: last(a, b), first: first(a),
 			inLast: []string{b}, inFirst: []string{a}, removed: []string{a},
 		},
-		"BecomesLast": {reason: "We should do the same the other way round.", order: v1beta1.OrderLast, last: last(b), first: first(a), inLast: []string{a, b}, inFirst: []string{a}},
+		"BecomesLast": {
+			reason:  "We should do the same the other way round.",
+			order:   v1beta1.OrderLast,
+			last:    last(b),
+			first:   first(a),
+			inLast:  []string{a, b},
+			inFirst: []string{a},
+		},
 		"IsLast": {
 			reason: "We should do the same the other way round.", order: v1beta1.OrderLast, last: last(a, b), first: first(a),
 			inLast: []string{a, b}, inFirst: []string{}, removed: []string{a},
@@ -121,7 +148,8 @@ func TestRefusedCondition(t *testing.T) {
 		return func(k *v1beta1.ClaimKind) { k.Spec.Claims.When = e }
 	}
 	c := &controllertest.Cached{Configuration: configurationWith(v1beta1.LastConfiguration), ClaimKinds: []v1beta1.ClaimKind{
-		claimKind("a.example.org", bindWhen("claim.spec.a == 'new \"words\"'")), claimKind("b.example.org", bindWhen("claim.spec.a == 'old'")), claimKind("c.example.org"),
+		claimKind("a.example.org", bindWhen("claim.spec.a == 'new \"words\"'")), claimKind("b.example.org", bindWhen("claim.spec.a == 'old'")),
+		claimKind("c.example.org"),
 	}}
 	w := newConfigurator(t, c, newCA(t))
 	old := &refusing{Cached: c, word: "new"}

@@ -30,11 +30,14 @@ func TestEntries(t *testing.T) {
 		}`, name, path, rule, map[bool]string{true: `"matchLabels": {"env": "prod"}, `}[namespaces != ""]+`"matchExpressions": [`, more)
 	}
 	const ( // They ask for the type of each parent last, after what identifies most claims.
-		noReference = `!("spec" in object) || !("classRef" in object["spec"]) || object["spec"]["classRef"] == null || type(object) != map || type(object["spec"]) != map` +
+		noReference = `!("spec" in object) || !("classRef" in object["spec"]) || object["spec"]["classRef"] == null || type(object) != map || ` +
+			`type(object["spec"]) != map` +
 			` || [object["spec"]["classRef"]].exists(r, type(r) == map && !(has(r.name) && type(r.name) == string && r.name != ""))`
-		noResource = `request.operation == "UPDATE" || !("spec" in object) || !("resourceRef" in object["spec"]) || object["spec"]["resourceRef"] == null || type(object) != map || type(object["spec"]) != map`
-		loses      = `request.operation == "CREATE" || !has(object.metadata.deletionTimestamp)` +
-			` && !(!("spec" in oldObject) || !("classRef" in oldObject["spec"]) || oldObject["spec"]["classRef"] == null || type(oldObject) != map || type(oldObject["spec"]) != map` +
+		noResource = `request.operation == "UPDATE" || !("spec" in object) || !("resourceRef" in object["spec"]) || object["spec"]["resourceRef"] ` +
+			`== null || type(object) != map || type(object["spec"]) != map`
+		loses = `request.operation == "CREATE" || !has(object.metadata.deletionTimestamp)` +
+			` && !(!("spec" in oldObject) || !("classRef" in oldObject["spec"]) || oldObject["spec"]["classRef"] == null || type(oldObject) != map || ` +
+			`type(oldObject["spec"]) != map` +
 			` || [oldObject["spec"]["classRef"]].exists(r, type(r) == map && !(has(r.name) && type(r.name) == string && r.name != "")))`
 	)
 	claim := func(failurePolicy admissionregistrationv1.FailurePolicyType) string {
@@ -48,10 +51,14 @@ func TestEntries(t *testing.T) {
 	}
 	deletion := entry("golds.example.org.deletion.classbind.io", "/deletion",
 		`"operations": ["DELETE"], "apiGroups": ["example.org"], "apiVersions": ["*"], "resources": ["golds"], "scope": "Cluster"`, "",
-		`"failurePolicy": "Ignore", "sideEffects": "None", "timeoutSeconds": 1, "matchConditions": [{"name": "is-not-by-a-controller", "expression": "!(request.userInfo.username in [`+
-			`\"system:serviceaccount:kube-system:namespace-controller\", \"system:serviceaccount:kube-system:generic-garbage-collector\", \"system:kube-controller-manager\"])"}]`)
+		`"failurePolicy": "Ignore", "sideEffects": "None", "timeoutSeconds": 1, "matchConditions": [{"name": "is-not-by-a-controller", `+
+			`"expression": "!(request.userInfo.username in [`+
+			`\"system:serviceaccount:kube-system:namespace-controller\", \"system:serviceaccount:kube-system:generic-garbage-collector\", `+
+			`\"system:kube-controller-manager\"])"}]`)
 	registration := entry("registrations.classbind.io", "/registration",
-		`"operations": ["CREATE", "UPDATE"], "apiGroups": ["classbind.io"], "apiVersions": ["v1beta1"], "resources": ["claimkinds", "classkinds"], "scope": "Cluster"`, "",
+		`"operations": ["CREATE", "UPDATE"], "apiGroups": ["classbind.io"], "apiVersions": ["v1beta1"], "resources": ["claimkinds", "classkinds"], `+
+			`"scope": "Cluster"`,
+		"",
 		`"failurePolicy": "Ignore", "sideEffects": "None", "timeoutSeconds": 3`)
 	a, pem := Address{Namespace: "classbind-system", Service: "classbind"}, []byte("PEM")
 	check := func(want string, e Entry, reason string) {
@@ -79,7 +86,12 @@ func TestEntries(t *testing.T) {
 	found.Namespaced = false
 	golds, rule := classKind("golds.example.org", ""), servedRule("golds.example.org", found)
 	denying := strings.NewReplacer(`"Ignore"`, `"Fail"`, `"timeoutSeconds": 1`, `"timeoutSeconds": 3`).Replace(deletion)
-	for answer, want := range map[v1beta1.OnDelete]string{"": deletion, v1beta1.WarnOfDeletion: deletion, v1beta1.DenyDeletion: denying, "FromALaterRelease": denying} {
+	for answer, want := range map[v1beta1.OnDelete]string{
+		"":                     deletion,
+		v1beta1.WarnOfDeletion: deletion,
+		v1beta1.DenyDeletion:   denying,
+		"FromALaterRelease":    denying,
+	} {
 		kind := onDelete(answer, golds)
 		check(want, a.deletionEntry(&kind, *rule, pem), "We should hold up no deletion, nor refuse one, unless it is to be refused.")
 	}
@@ -96,7 +108,9 @@ func TestEntries(t *testing.T) {
 	const longest = 230 // of the name of a ClassKind: see its schema
 	assert.LessOrEqual(t, longest+len(v1beta1.DeletionSuffix), 253, "We should have room for the name of the longest kind.")
 	for url, want := range map[string]string{ // Without two slashes, and with the path of a proxy.
-		"https://localhost:9443": "https://localhost:9443/guard", "https://localhost:9443/": "https://localhost:9443/guard", "https://proxy/classbind": "https://proxy/classbind/guard",
+		"https://localhost:9443":  "https://localhost:9443/guard",
+		"https://localhost:9443/": "https://localhost:9443/guard",
+		"https://proxy/classbind": "https://proxy/classbind/guard",
 	} {
 		a.URL = url
 		config := a.classEntry(&golds, nil, *rule, pem).ClientConfig

@@ -304,7 +304,12 @@ func TestPoliciesAfterChanges(t *testing.T) {
 			p.round(t)
 			noLongerAsk(p)
 		}},
-		"Missing": {reason: "We should keep what there is, and the condition of the last leader, while a class kind is not known.", change: (*policyWorld).missClasses, stays: true, useStays: true},
+		"Missing": {
+			reason:   "We should keep what there is, and the condition of the last leader, while a class kind is not known.",
+			change:   (*policyWorld).missClasses,
+			stays:    true,
+			useStays: true,
+		},
 		"Changed": {
 			reason: "We should not go by the paths of before until the inventory has heard of the change.",
 			change: func(p *policyWorld) { p.ClaimKinds[0].Generation++ }, useStays: true, incomplete: true,
@@ -322,27 +327,45 @@ func TestPoliciesAfterChanges(t *testing.T) {
 			p.ClassKinds = nil
 			p.missClasses()
 		}},
-		"NotDue": {reason: "We should remove what we kept once we know that it is not due.", useStays: true, ofDefault: v1beta1.ReasonNeedsWebhook, ofUse: noFault, change: func(p *policyWorld) {
-			p.missClasses()
-			p.round(t)
-			p.ClaimKinds[0].Spec.Selector.WhenAbsent = v1beta1.NoSelectorAny
-			recompile(p)
-			p.inventory.ClearMissing("silvers.example.org")
-		}},
+		"NotDue": {
+			reason:    "We should remove what we kept once we know that it is not due.",
+			useStays:  true,
+			ofDefault: v1beta1.ReasonNeedsWebhook,
+			ofUse:     noFault,
+			change: func(p *policyWorld) {
+				p.missClasses()
+				p.round(t)
+				p.ClaimKinds[0].Spec.Selector.WhenAbsent = v1beta1.NoSelectorAny
+				recompile(p)
+				p.inventory.ClearMissing("silvers.example.org")
+			},
+		},
 		"MissingAndFaulty": {
-			reason: "We should keep it where there is another fault beside.", useStays: true, ofDefault: v1beta1.ReasonInvalidExpression, ofUse: v1beta1.ReasonClassKindMissing,
+			reason:    "We should keep it where there is another fault beside.",
+			useStays:  true,
+			ofDefault: v1beta1.ReasonInvalidExpression,
+			ofUse:     v1beta1.ReasonClassKindMissing,
 			change: func(p *policyWorld) {
 				p.ClaimKinds[0].Spec.Classes.Fits = []v1beta1.Fit{{Name: "Bad", Expression: "nonsense("}}
 				recompile(p)
 				p.missClasses()
 			},
 		},
-		"UnknownValue": {reason: "We should keep it where another release knows more.", useStays: true, ofDefault: v1beta1.ReasonUnknownValue, ofUse: v1beta1.ReasonUnknownValue, change: func(p *policyWorld) {
-			p.ClaimKinds[0].Spec.Classes.Use = &v1beta1.Use{Subject: "Another"}
-			recompile(p)
-		}},
+		"UnknownValue": {
+			reason:    "We should keep it where another release knows more.",
+			useStays:  true,
+			ofDefault: v1beta1.ReasonUnknownValue,
+			ofUse:     v1beta1.ReasonUnknownValue,
+			change: func(p *policyWorld) {
+				p.ClaimKinds[0].Spec.Classes.Use = &v1beta1.Use{Subject: "Another"}
+				recompile(p)
+			},
+		},
 		"Conflict": {
-			reason: "We should leave the claims to the first kind, also while we do not know all classes.", useStays: true, ofDefault: v1beta1.ReasonConflict, ofUse: v1beta1.ReasonConflict,
+			reason:    "We should leave the claims to the first kind, also while we do not know all classes.",
+			useStays:  true,
+			ofDefault: v1beta1.ReasonConflict,
+			ofUse:     v1beta1.ReasonConflict,
 			change: func(p *policyWorld) {
 				first := p.ClaimKinds[0].DeepCopy()
 				first.Name, first.Spec.Claims.Resource, first.Spec.Classes.Use, first.Spec.Admission.Defaulting = "a.example.org", "claims.example.org", nil, ""
@@ -470,8 +493,16 @@ func TestPoliciesFail(t *testing.T) {
 			list:   &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "MutatingAdmissionPolicy"}}, want: v1beta1.ReasonPolicyNotServed,
 		},
 		"NotServedAnyMore": {reason: "We should do without.", list: apierrors.NewNotFound(resource, ""), want: v1beta1.ReasonPolicyNotServed},
-		"NotListed":        {reason: "We should say which right is missing.", list: apierrors.NewForbidden(resource, "", errors.New("no")), want: v1beta1.ReasonNotPermitted},
-		"NotWritten":       {reason: "We should say which right is missing.", apply: apierrors.NewForbidden(resource, policyName, errors.New("must have get")), want: v1beta1.ReasonNotPermitted},
+		"NotListed": {
+			reason: "We should say which right is missing.",
+			list:   apierrors.NewForbidden(resource, "", errors.New("no")),
+			want:   v1beta1.ReasonNotPermitted,
+		},
+		"NotWritten": {
+			reason: "We should say which right is missing.",
+			apply:  apierrors.NewForbidden(resource, policyName, errors.New("must have get")),
+			want:   v1beta1.ReasonNotPermitted,
+		},
 		"ClassNotReadable": {
 			reason: "We should say which right is missing, as the API server does not refuse it with 403.",
 			apply: apierrors.NewInvalid(schema.GroupKind{}, policyName, field.ErrorList{
@@ -479,9 +510,13 @@ func TestPoliciesFail(t *testing.T) {
 			}),
 			want: v1beta1.ReasonNotPermitted,
 		},
-		"Invalid": {reason: "We should say what the API server does not take.", apply: apierrors.NewInvalid(schema.GroupKind{}, policyName, nil), want: v1beta1.ReasonPolicyRefused},
-		"Down":    {reason: "We should try again.", list: apierrors.NewInternalError(errors.New("down")), wantErr: true},
-		"Busy":    {reason: "We should try again.", apply: &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusTooManyRequests}}, wantErr: true},
+		"Invalid": {
+			reason: "We should say what the API server does not take.",
+			apply:  apierrors.NewInvalid(schema.GroupKind{}, policyName, nil),
+			want:   v1beta1.ReasonPolicyRefused,
+		},
+		"Down": {reason: "We should try again.", list: apierrors.NewInternalError(errors.New("down")), wantErr: true},
+		"Busy": {reason: "We should try again.", apply: &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusTooManyRequests}}, wantErr: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPolicyWorld(t)

@@ -198,14 +198,29 @@ func TestBundles(t *testing.T) {
 			reason: "We should have each once: there may be thousands of entries.",
 			reader: &controllertest.Cached{Configuration: claims("a", "b", "a"), Guarding: classes(guard, "b", "c", "c")}, want: []string{"a", "b", "c"},
 		},
-		"Deletions":     {reason: "We should not pass over the entries for deletions.", reader: &controllertest.Cached{Guarding: classes(v1beta1.DeletionSuffix, "a")}, want: []string{"a"}},
-		"Registrations": {reason: "We should not pass over the entry for registrations.", reader: &controllertest.Cached{Guarding: classes(v1beta1.RegistrationEntry, "a")}, want: []string{"a"}},
+		"Deletions": {
+			reason: "We should not pass over the entries for deletions.",
+			reader: &controllertest.Cached{Guarding: classes(v1beta1.DeletionSuffix, "a")},
+			want:   []string{"a"},
+		},
+		"Registrations": {
+			reason: "We should not pass over the entry for registrations.",
+			reader: &controllertest.Cached{Guarding: classes(v1beta1.RegistrationEntry, "a")},
+			want:   []string{"a"},
+		},
 		"First": {
 			reason: "We should not pass over the entries of claims that we are asked about first.",
 			reader: &controllertest.Cached{Configuration: claims("a"), First: claims("b"), Guarding: classes(guard, "c")}, want: []string{"a", "b", "c"},
 		},
-		"Empty":   {reason: "We should not pass over an entry without a bundle, whose calls fail.", reader: &controllertest.Cached{Configuration: claims("a", "")}, want: []string{"", "a"}},
-		"NotOurs": {reason: "We should pass over an entry that somebody else has put there: it calls somebody else.", reader: &controllertest.Cached{Configuration: carrying(".example.org", "a")}},
+		"Empty": {
+			reason: "We should not pass over an entry without a bundle, whose calls fail.",
+			reader: &controllertest.Cached{Configuration: claims("a", "")},
+			want:   []string{"", "a"},
+		},
+		"NotOurs": {
+			reason: "We should pass over an entry that somebody else has put there: it calls somebody else.",
+			reader: &controllertest.Cached{Configuration: carrying(".example.org", "a")},
+		},
 		"Refused": {reason: "We should not say that there is none when we could not look.", reader: &controllertest.Cached{Err: refused}, err: refused},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -235,11 +250,17 @@ func TestBundlesWritten(t *testing.T) {
 		empty          bool
 		want           time.Time
 	}{
-		"Newest":         {reason: "We should find the last write of any manager.", first: managed(short, long), classes: managed(long), want: short},
-		"OfAny":          {reason: "We should find the last write of any configuration.", first: managed(long), classes: managed(long, short), want: short},
-		"NoManager":      {reason: "We should not guess where somebody removed the managed fields.", first: managed(long)},
-		"NoTime":         {reason: "We should not guess where a manager has no time.", first: managed(long), classes: []metav1.ManagedFieldsEntry{{Manager: "a"}}},
-		"WithoutEntries": {reason: "We should not look at a configuration that calls nobody.", first: managed(long), classes: managed(short), empty: true, want: long},
+		"Newest":    {reason: "We should find the last write of any manager.", first: managed(short, long), classes: managed(long), want: short},
+		"OfAny":     {reason: "We should find the last write of any configuration.", first: managed(long), classes: managed(long, short), want: short},
+		"NoManager": {reason: "We should not guess where somebody removed the managed fields.", first: managed(long)},
+		"NoTime":    {reason: "We should not guess where a manager has no time.", first: managed(long), classes: []metav1.ManagedFieldsEntry{{Manager: "a"}}},
+		"WithoutEntries": {
+			reason:  "We should not look at a configuration that calls nobody.",
+			first:   managed(long),
+			classes: managed(short),
+			empty:   true,
+			want:    long,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reader := &controllertest.Cached{

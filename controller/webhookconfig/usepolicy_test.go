@@ -236,7 +236,8 @@ func TestUsePolicyAgrees(t *testing.T) {
 func expectedOf(view *selector.View, object map[string]any, reference any) (expected string, uses []string) {
 	fields, isObject := reference.(map[string]any)
 	switch {
-	case reference == nil, reference == "" && len(view.Kind.Reader.Reference.Form.Fields) == 0, isObject && len(view.Kind.Reader.Reference.Form.Fields) > 0 && (fields["name"] == nil || fields["name"] == ""):
+	case reference == nil, reference == "" && len(view.Kind.Reader.Reference.Form.Fields) == 0, isObject &&
+		len(view.Kind.Reader.Reference.Form.Fields) > 0 && (fields["name"] == nil || fields["name"] == ""):
 		return "none", nil
 	case isObject != (len(view.Kind.Reader.Reference.Form.Fields) > 0):
 		return "refused", nil
@@ -273,8 +274,15 @@ func TestUsePolicyMessages(t *testing.T) {
 		reference any // Gold/x by default
 		want      string
 	}{
-		"Namespace": {reason: "We should name the verb, the class and the command.", want: `namespace "team" may not use the class "Gold/x" (verb use on golds.example.org "x")` + list},
-		"Requester": {reason: "We should name the user.", subject: v1beta1.UseByRequester, want: `user "ann" may not use the class "Gold/x" (verb use on golds.example.org "x")` + list},
+		"Namespace": {
+			reason: "We should name the verb, the class and the command.",
+			want:   `namespace "team" may not use the class "Gold/x" (verb use on golds.example.org "x")` + list,
+		},
+		"Requester": {
+			reason:  "We should name the user.",
+			subject: v1beta1.UseByRequester,
+			want:    `user "ann" may not use the class "Gold/x" (verb use on golds.example.org "x")` + list,
+		},
 		"ClusterScoped": {
 			reason: "We should name no namespace where there is none.", subject: v1beta1.UseByRequester, cluster: true,
 			want: `user "ann" may not use the class "Gold/x" (verb use on golds.example.org "x"): classbind classes claims.example.org lists what it may use`,
@@ -293,7 +301,11 @@ func TestUsePolicyMessages(t *testing.T) {
 			reason: "We should let no other kind pass.", reference: map[string]any{"apiVersion": "none.org/v1", "kind": "None", "name": "x"},
 			want: `the class "None/x" is of a kind that is not registered for these claims` + list,
 		},
-		"NotAString": {reason: "We should let no other type pass.", reference: map[string]any{"name": int64(5)}, want: "the class reference spec.ref has a value that is not a string"},
+		"NotAString": {
+			reason:    "We should let no other type pass.",
+			reference: map[string]any{"name": int64(5)},
+			want:      "the class reference spec.ref has a value that is not a string",
+		},
 		"Long": {
 			reason: "We should keep the answer short, and in one line.", form: v1beta1.LocalObjectReference,
 			reference: map[string]any{"name": long},
@@ -327,14 +339,20 @@ func TestUsePolicyUpdates(t *testing.T) {
 		reason, before, now string
 		want                bool
 	}{
-		"Other":    {"We should let others write what does not touch the reference.", gold, strings.Replace(gold, `{}`, `{"labels":{"a":"b"}}`, 1), false},
-		"Changed":  {"We should check another class.", gold, strings.Replace(gold, `"x"`, `"y"`, 1), true},
-		"Kind":     {"We should check another kind.", gold, strings.Replace(gold, `"Gold"`, `"Team"`, 1), true},
-		"Added":    {"We should check the first class.", `{"metadata":{},"spec":{}}`, gold, true},
-		"Begun":    {"We should check the first name.", `{"metadata":{},"spec":{"ref":{"kind":"Gold"}}}`, gold, true},
-		"Removed":  {"We should check no class that is gone.", gold, `{"metadata":{}}`, false},
-		"Skipped":  {"We should not be dodged by a field that settles the claim.", `{"metadata":{},"spec":{"volume":"v"}}`, strings.Replace(gold, `"ref"`, `"volume":"v","ref"`, 1), true},
-		"Deleting": {"We should not be dodged by a claim that a finalizer holds.", `{"metadata":{}}`, strings.Replace(gold, `{}`, `{"deletionTimestamp":"2026-01-01T00:00:00Z"}`, 1), true},
+		"Other":   {"We should let others write what does not touch the reference.", gold, strings.Replace(gold, `{}`, `{"labels":{"a":"b"}}`, 1), false},
+		"Changed": {"We should check another class.", gold, strings.Replace(gold, `"x"`, `"y"`, 1), true},
+		"Kind":    {"We should check another kind.", gold, strings.Replace(gold, `"Gold"`, `"Team"`, 1), true},
+		"Added":   {"We should check the first class.", `{"metadata":{},"spec":{}}`, gold, true},
+		"Begun":   {"We should check the first name.", `{"metadata":{},"spec":{"ref":{"kind":"Gold"}}}`, gold, true},
+		"Removed": {"We should check no class that is gone.", gold, `{"metadata":{}}`, false},
+		"Skipped": {
+			"We should not be dodged by a field that settles the claim.", `{"metadata":{},"spec":{"volume":"v"}}`,
+			strings.Replace(gold, `"ref"`, `"volume":"v","ref"`, 1), true,
+		},
+		"Deleting": {
+			"We should not be dodged by a claim that a finalizer holds.", `{"metadata":{}}`,
+			strings.Replace(gold, `{}`, `{"deletionTimestamp":"2026-01-01T00:00:00Z"}`, 1), true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, entry := useKind(v1beta1.ObjectReference, func(s *v1beta1.ClaimKindSpec) {

@@ -21,7 +21,8 @@ import (
 // startDoNothing starts a webhook server that answers all claims as classbind answers one, and waits until it does.
 func (r *run) startDoNothing(ctx context.Context) error {
 	command := filepath.Join(r.Dir, "donothing")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", command, "github.com/classbind/classbind/e2e/cmd/donothing").CombinedOutput() //nolint:gosec // What it builds is ours.
+	//nolint:gosec // What it builds is ours.
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", command, "github.com/classbind/classbind/e2e/cmd/donothing").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("cannot build the do-nothing webhook: %w\n%s", err, out)
 	}
@@ -48,7 +49,8 @@ func (r *run) startDoNothing(ctx context.Context) error {
 		return err
 	}
 	p, err := r.logged("donothing", func(log *os.File) (*classbind.Process, error) {
-		return classbind.Run(exec.Command(command, "--port="+ports[0], "--cert-dir="+certs, "--answer="+string(answer)), log) //nolint:gosec // It runs what was just built.
+		//nolint:gosec // It runs what was just built.
+		return classbind.Run(exec.Command(command, "--port="+ports[0], "--cert-dir="+certs, "--answer="+string(answer)), log)
 	})
 	if err != nil {
 		return fmt.Errorf("cannot start the do-nothing webhook: %w", err)

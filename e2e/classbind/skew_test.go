@@ -28,7 +28,8 @@ func main() {
 	for _, skew := range []time.Duration{-30 * time.Second, 0, 30 * time.Second} {
 		flags, err := skewFlags(t.Context(), dir, skew)
 		require.NoError(t, err)
-		out, err := exec.CommandContext(t.Context(), "go", append(append([]string{"run"}, flags...), source)...).CombinedOutput() //nolint:gosec // What it builds is ours.
+		//nolint:gosec // What it builds is ours.
+		out, err := exec.CommandContext(t.Context(), "go", append(append([]string{"run"}, flags...), source)...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		clock, durations, _ := strings.Cut(string(out), " ")
 		seconds, err := strconv.ParseInt(clock, 10, 64)

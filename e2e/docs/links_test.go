@@ -134,17 +134,48 @@ func TestBroken(t *testing.T) {
 		reason, text string
 		want         []string
 	}{
-		"NoFile":      {reason: "We should report a file that is missing.", text: "\n[a](docs/b.md)", want: []string{"README.md:2: docs/b.md: there is no file docs/b.md"}},
-		"Heading":     {reason: "We should find headings as GitHub names them.", text: "[a](docs/a.md#what-claims-get) [b](docs/a.md#twice-1) [c](#here--there)\n\n# Here & there"},
-		"NoHeading":   {reason: "We should report a heading that is missing.", text: "[a](docs/a.md#twice-2)", want: []string{"README.md:1: docs/a.md#twice-2: docs/a.md has no heading #twice-2"}},
+		"NoFile": {
+			reason: "We should report a file that is missing.",
+			text:   "\n[a](docs/b.md)",
+			want:   []string{"README.md:2: docs/b.md: there is no file docs/b.md"},
+		},
+		"Heading": {
+			reason: "We should find headings as GitHub names them.",
+			text:   "[a](docs/a.md#what-claims-get) [b](docs/a.md#twice-1) [c](#here--there)\n\n# Here & there",
+		},
+		"NoHeading": {
+			reason: "We should report a heading that is missing.",
+			text:   "[a](docs/a.md#twice-2)",
+			want:   []string{"README.md:1: docs/a.md#twice-2: docs/a.md has no heading #twice-2"},
+		},
 		"NamedByHTML": {reason: "We should find what HTML names.", text: `<a id="x"></a> [a](#x)`},
 		"HTML":        {reason: "We should read links in HTML.", text: `<img src="x.svg">`, want: []string{"README.md:1: x.svg: there is no file x.svg"}},
-		"Reference":   {reason: "We should report a reference without a definition.", text: "[a][b]", want: []string{"README.md:1: ][b]: the reference is not defined"}},
-		"Code":        {reason: "We should not read code.", text: "`[a](b.md)` `a[0][1]`\n```\n[a](b.md)\n```"},
-		"HTTP":        {reason: "We should report an address that is not encrypted.", text: "[a](http://example.com)", want: []string{"README.md:1: http://example.com: the address must begin with https://"}},
-		"NoHost":      {reason: "We should report an address without a host.", text: "[a](https:///a)", want: []string{"README.md:1: https:///a: the address is malformed"}},
-		"Ours":        {reason: "We should report our own files on GitHub.", text: "[a](https://github.com/classbind/classbind/blob/main/LICENSE)", want: []string{"README.md:1: https://github.com/classbind/classbind/blob/main/LICENSE: name the file by its relative path, which tests follow"}},
-		"Absolute":    {reason: "We should report a path from the root.", text: "[a](/LICENSE)", want: []string{"README.md:1: /LICENSE: the path must be relative to the page"}},
+		"Reference": {
+			reason: "We should report a reference without a definition.",
+			text:   "[a][b]",
+			want:   []string{"README.md:1: ][b]: the reference is not defined"},
+		},
+		"Code": {reason: "We should not read code.", text: "`[a](b.md)` `a[0][1]`\n```\n[a](b.md)\n```"},
+		"HTTP": {
+			reason: "We should report an address that is not encrypted.",
+			text:   "[a](http://example.com)",
+			want:   []string{"README.md:1: http://example.com: the address must begin with https://"},
+		},
+		"NoHost": {
+			reason: "We should report an address without a host.",
+			text:   "[a](https:///a)",
+			want:   []string{"README.md:1: https:///a: the address is malformed"},
+		},
+		"Ours": {
+			reason: "We should report our own files on GitHub.",
+			text:   "[a](https://github.com/classbind/classbind/blob/main/LICENSE)",
+			want:   []string{"README.md:1: https://github.com/classbind/classbind/blob/main/LICENSE: name the file by its relative path, which tests follow"},
+		},
+		"Absolute": {
+			reason: "We should report a path from the root.",
+			text:   "[a](/LICENSE)",
+			want:   []string{"README.md:1: /LICENSE: the path must be relative to the page"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			other := parse("docs/a.md", []byte("# What `claims` get?\n## Twice\n## Twice\n"))

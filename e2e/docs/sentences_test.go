@@ -246,13 +246,33 @@ func TestSplit(t *testing.T) {
 		reason, text string
 		want         []string
 	}{
-		"Prose":         {reason: "We should end sentences at stops.", text: "One two. Three\nfour! Five?", want: []string{"1: 2: One two.", "1: 2: Three four!", "1: 1: Five?"}},
-		"Code":          {reason: "We should count code as one word, whatever is in it.", text: "Run `make a. B c` or `d.` now.", want: []string{"1: 5: Run `make a. B c` or `d.` now."}},
-		"CodeAtTheEnd":  {reason: "We should see the stop behind code.", text: "Run `a`. (Or `b`.) Or **c.** Or d.", want: []string{"1: 2: Run `a`.", "1: 2: (Or `b`.)", "1: 2: Or c.", "1: 2: Or d."}},
-		"Abbreviations": {reason: "We should not end a sentence at an abbreviation or a version.", text: "A, e.g. B of 1.31 etc. and v1.2.3 (i.e. C).", want: []string{"1: 10: A, e.g. B of 1.31 etc. and v1.2.3 (i.e. C)."}},
-		"List":          {reason: "We should end a sentence with its item.", text: "A:\n\n- b\n- c\n  d", want: []string{"1: 1: A:", "3: 1: b", "4: 2: c d"}},
-		"Table":         {reason: "We should end a sentence with its cell.", text: "| a b | c |\n|---|---|\n| d. e | f<br>g |", want: []string{"1: 2: a b", "1: 1: c", "3: 1: d.", "3: 1: e", "3: 1: f", "3: 1: g"}},
-		"NoProse":       {reason: "We should read no blocks of code and no comments.", text: "<!-- a b. -->\n```sh\na b\n```\n"},
+		"Prose": {
+			reason: "We should end sentences at stops.",
+			text:   "One two. Three\nfour! Five?",
+			want:   []string{"1: 2: One two.", "1: 2: Three four!", "1: 1: Five?"},
+		},
+		"Code": {
+			reason: "We should count code as one word, whatever is in it.",
+			text:   "Run `make a. B c` or `d.` now.",
+			want:   []string{"1: 5: Run `make a. B c` or `d.` now."},
+		},
+		"CodeAtTheEnd": {
+			reason: "We should see the stop behind code.",
+			text:   "Run `a`. (Or `b`.) Or **c.** Or d.",
+			want:   []string{"1: 2: Run `a`.", "1: 2: (Or `b`.)", "1: 2: Or c.", "1: 2: Or d."},
+		},
+		"Abbreviations": {
+			reason: "We should not end a sentence at an abbreviation or a version.",
+			text:   "A, e.g. B of 1.31 etc. and v1.2.3 (i.e. C).",
+			want:   []string{"1: 10: A, e.g. B of 1.31 etc. and v1.2.3 (i.e. C)."},
+		},
+		"List": {reason: "We should end a sentence with its item.", text: "A:\n\n- b\n- c\n  d", want: []string{"1: 1: A:", "3: 1: b", "4: 2: c d"}},
+		"Table": {
+			reason: "We should end a sentence with its cell.",
+			text:   "| a b | c |\n|---|---|\n| d. e | f<br>g |",
+			want:   []string{"1: 2: a b", "1: 1: c", "3: 1: d.", "3: 1: e", "3: 1: f", "3: 1: g"},
+		},
+		"NoProse": {reason: "We should read no blocks of code and no comments.", text: "<!-- a b. -->\n```sh\na b\n```\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

@@ -79,7 +79,8 @@ func TestReport(t *testing.T) {
 			},
 			stored: map[string]string{"load-0": "", "load-1": "Class/b", "load-3": "Class/a"},
 			want:   Report{Creations: 4, Failures: 1, Unbound: 1, Unlike: 2, Foreign: 1, Late: 1, Reasons: []Reason{{Text: "timeout", Count: 1}}},
-			text: "4 creations, 1 failed, 1 stored unbound; p50 0.0 ms, p99 0.0 ms, worst 0.0 ms; 2 stored otherwise than answered; 1 with a class of others; 1 started late\n" +
+			text: "4 creations, 1 failed, 1 stored unbound; p50 0.0 ms, p99 0.0 ms, worst 0.0 ms; 2 stored otherwise than answered; 1 with a class of " +
+				"others; 1 started late\n" +
 				"  1 from +0.0 s to +0.0 s: timeout",
 		},
 	} {

@@ -64,7 +64,8 @@ func TestStranger(t *testing.T) {
 			reason: "We should wake somebody where API servers count calls that fail.",
 			change: func(series map[string]samples) {
 				stranger(series)
-				series[`apiserver_admission_webhook_rejection_count{name="claims.example.org.bind.classbind.io", type="admit", error_type="calling_webhook_error"}`] = func(scrape int) float64 {
+				series[`apiserver_admission_webhook_rejection_count{name="claims.example.org.bind.classbind.io", type="admit", `+
+					`error_type="calling_webhook_error"}`] = func(scrape int) float64 {
 					return float64(scrape)
 				}
 			},

@@ -20,9 +20,12 @@ func TestOutcomeOf(t *testing.T) {
 		err    error
 		want   Outcome
 	}{
-		"Accepted":   {"We should know what was accepted.", nil, Accepted},
-		"Default":    {"We should find the default that is named.", answered(403, guard+`"A/theirs" is the default class for "xs.race.test" already`), NamedDefault},
-		"Time":       {"We should find the time that is named.", answered(403, guard+`"as.race.test/new" is being made the default class: try again in 42 s`), NamedTime},
+		"Accepted": {"We should know what was accepted.", nil, Accepted},
+		"Default":  {"We should find the default that is named.", answered(403, guard+`"A/theirs" is the default class for "xs.race.test" already`), NamedDefault},
+		"Time": {
+			"We should find the time that is named.", answered(403, guard+`"as.race.test/new" is being made the default class: try again in 42 s`),
+			NamedTime,
+		},
 		"NoTime":     {"We should not take 0 s for a time.", answered(403, guard+`try again in 0 s`), NamedNothing},
 		"NotDefault": {"We should not be content with a class that was never default.", answered(403, guard+`"A/other" is the default class`), NamedNothing},
 		"Itself":     {"We should not be content with the class itself.", answered(403, guard+`"A/mine" is the default class`), NamedNothing},

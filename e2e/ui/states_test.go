@@ -35,7 +35,8 @@ func TestStates(t *testing.T) {
 
 	w.kubectl(t, "", "apply", "-k", w.deploy+"/samples/crossplane/crds")
 	w.kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all")
-	w.kubectl(t, "apiVersion: classbind.io/v1beta1\nkind: ClaimKind\nmetadata: {name: "+databases+"}\nspec: {classes: {fits: [{name: x, expression: \"class.metadata.name != '<img src=x onerror=alert(1)>'\"}]}}\n",
+	w.kubectl(t, "apiVersion: classbind.io/v1beta1\nkind: ClaimKind\nmetadata: {name: "+databases+
+		"}\nspec: {classes: {fits: [{name: x, expression: \"class.metadata.name != '<img src=x onerror=alert(1)>'\"}]}}\n",
 		"apply", "-f", "-")
 	b.open(u.at(kindPath), "No class is offered to these claims.")
 	b.accessible("no classes")
@@ -53,11 +54,13 @@ func TestHostile(t *testing.T) {
 	w.install(t)
 	w.kubectl(t, classbind.CRD("Claim", kind, "Namespaced", classbind.AnySchema), "apply", "-f", "-")
 	w.kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all")
-	const roles = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: '" + name + "', labels: {from: outside}, annotations: {classbind.io/weight: '%s'}}\n"
+	const roles = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: '" + name +
+		"', labels: {from: outside}, annotations: {classbind.io/weight: '%s'}}\n"
 	w.kubectl(t, fmt.Sprintf(roles, "<b>much</b>")+"---\napiVersion: classbind.io/v1beta1\nkind: ClaimKind\nmetadata: {name: "+kind+"}\n---\n"+
 		"apiVersion: classbind.io/v1beta1\nkind: ClassKind\nmetadata: {name: clusterroles.rbac.authorization.k8s.io}\nspec: {claimKinds: [{name: "+kind+"}]}\n---\n"+
 		"apiVersion: hostile.test/v1\nkind: Claim\nmetadata: {name: a, namespace: default}\nspec: {classSelector: {matchLabels: {from: outside}}}\n---\n"+
-		"apiVersion: hostile.test/v1\nkind: Claim\nmetadata: {name: b, namespace: default}\nspec: {classRef: {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, name: '"+name+"'}}\n",
+		"apiVersion: hostile.test/v1\nkind: Claim\nmetadata: {name: b, namespace: default}\nspec: {classRef: {apiVersion: "+
+		"rbac.authorization.k8s.io/v1, kind: ClusterRole, name: '"+name+"'}}\n",
 		"apply", "-f", "-")
 	u, b := startUI(t, w.Kubeconfig), newTab(t)
 	b.open(u.url, kind)
@@ -88,13 +91,16 @@ func TestRights(t *testing.T) {
 	require.NoError(t, err)
 	kubeconfig := t.TempDir() + "/kubeconfig"
 	text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: %q, certificate-authority-data: %q}}]\n"+
-		"contexts: [{name: a, context: {cluster: a, user: a}}]\nusers: [{name: a, user: {token: %q}}]\n", w.Config.Host, base64.StdEncoding.EncodeToString(w.Config.CAData), strings.TrimSpace(token))
+		"contexts: [{name: a, context: {cluster: a, user: a}}]\nusers: [{name: a, user: {token: %q}}]\n", w.Config.Host, base64.StdEncoding.EncodeToString(
+		w.Config.CAData,
+	), strings.TrimSpace(token))
 	require.NoError(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
 	u, b := startUI(t, kubeconfig), newTab(t)
 	b.open(u.url, "You do not have the rights to read what is registered.")
 	b.accessible("no rights")
 
-	w.kubectl(t, classbind.CRD("Claim", "claims.rights.test", "Namespaced", classbind.AnySchema)+"---\napiVersion: classbind.io/v1beta1\nkind: ClaimKind\nmetadata: {name: claims.rights.test}\n",
+	w.kubectl(t, classbind.CRD("Claim", "claims.rights.test", "Namespaced", classbind.AnySchema)+
+		"---\napiVersion: classbind.io/v1beta1\nkind: ClaimKind\nmetadata: {name: claims.rights.test}\n",
 		"apply", "-f", "-")
 	w.kubectl(t, "", "create", "clusterrole", "reader", "--verb=get,list,watch", "--resource=claimkinds.classbind.io,classkinds.classbind.io")
 	w.kubectl(t, "", "create", "clusterrolebinding", "reader", "--clusterrole=reader", "--serviceaccount=default:nobody")
@@ -130,9 +136,12 @@ func TestLarge(t *testing.T) {
 	const group, kind = "large.test", "claims.large.test"
 	w := newWorld(t)
 	w.install(t)
-	w.kubectl(t, classbind.CRD("Claim", kind, "Namespaced", classbind.AnySchema)+classbind.CRD("Class", "classes."+group, "Cluster", classbind.AnySchema), "apply", "-f", "-")
+	w.kubectl(t, classbind.CRD("Claim", kind, "Namespaced", classbind.AnySchema)+classbind.CRD(
+		"Class", "classes."+group, "Cluster", classbind.AnySchema,
+	), "apply", "-f", "-")
 	w.kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all")
-	w.kubectl(t, "apiVersion: classbind.io/v1beta1\nkind: ClaimKind\nmetadata: {name: "+kind+"}\n---\napiVersion: classbind.io/v1beta1\nkind: ClassKind\nmetadata: {name: classes."+group+
+	w.kubectl(t, "apiVersion: classbind.io/v1beta1\nkind: ClaimKind\nmetadata: {name: "+kind+
+		"}\n---\napiVersion: classbind.io/v1beta1\nkind: ClassKind\nmetadata: {name: classes."+group+
 		"}\nspec: {claimKinds: [{name: "+kind+"}]}\n", "apply", "-f", "-")
 	api, err := dynamic.NewForConfig(w.Config)
 	require.NoError(t, err)
@@ -169,12 +178,16 @@ func TestLarge(t *testing.T) {
 	path := "/kind?name=" + kind
 	b.open(u.at(path), "1 to 50 of "+thousands(classes))
 	b.accessible("large")
-	const firstPaint = `new Promise((done) => new PerformanceObserver((l) => done(l.getEntriesByName("first-contentful-paint")[0].startTime)).observe({type: "paint", buffered: true}))`
+	const firstPaint = `new Promise((done) => new PerformanceObserver((l) => ` +
+		`done(l.getEntriesByName("first-contentful-paint")[0].startTime)).observe({type: "paint", buffered: true}))`
 	empty := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<p>nothing") }))
 	defer empty.Close()
 	b.open(empty.URL, "nothing")
 	alone, worst := eval[float64](b, firstPaint), 0.
-	for _, target := range []string{"/", path, path + "&classes-search=class-00999", path + "&waiting-page=3", "/claim?kind=" + kind + "&namespace=default&name=claim-000010"} {
+	for _, target := range []string{
+		"/", path, path + "&classes-search=class-00999", path + "&waiting-page=3",
+		"/claim?kind=" + kind + "&namespace=default&name=claim-000010",
+	} {
 		b.open(u.at(target), "")
 		paint := eval[float64](b, firstPaint)
 		t.Logf("%s: first contentful paint after %.0f ms", target, paint)

@@ -44,10 +44,14 @@ func TestPageToken(t *testing.T) {
 		b.run(chromedp.Evaluate[chromedp.Void](fmt.Sprintf("location.assign(%q)", mallory.URL+"/by-script")))
 		b.says("Mallory")
 		b.open(u.url, "The cluster cannot be read.")
-		b.run(chromedp.Evaluate[chromedp.Void](fmt.Sprintf("{const a = document.createElement('a'); a.href = %q; document.body.append(a); a.click()}", mallory.URL+"/by-link")))
+		b.run(chromedp.Evaluate[chromedp.Void](
+			fmt.Sprintf("{const a = document.createElement('a'); a.href = %q; document.body.append(a); a.click()}", mallory.URL+"/by-link"),
+		))
 		b.says("Mallory")
 		b.open(mallory.URL+"/typed", "Mallory")
-		assert.Equal(t, "refused", eval[string](b, fmt.Sprintf("fetch(%q, {mode: 'no-cors', credentials: 'include'}).then(() => 'answered', () => 'refused')", open+"/")))
+		assert.Equal(t, "refused", eval[string](
+			b, fmt.Sprintf("fetch(%q, {mode: 'no-cors', credentials: 'include'}).then(() => 'answered', () => 'refused')", open+"/"),
+		))
 		assert.NotContains(t, eval[string](b, "[document.referrer, document.cookie, window.name, history.length].join()"), token)
 		b.run(chromedp.Evaluate[chromedp.Void](fmt.Sprintf("location.assign(%q)", open+"/"))) // with all that a browser adds by itself
 		b.says("Open the URL that classbind ui printed.")

@@ -39,27 +39,54 @@ func TestGrants(t *testing.T) {
 		namespace, name string
 		want            bool
 	}{
-		"Unknown":        {"We should take all for possible where nothing is known.", nil, OfNamespace("team"), golds, "", "a", true},
-		"None":           {"We should allow nothing without a role.", NewGrants(nil, nil), OfNamespace("team"), golds, "", "a", false},
-		"Named":          {"We should allow what a role names.", everywhere(team, rule("use", "test", "golds", "b", "a")), OfNamespace("team"), golds, "", "a", true},
-		"OtherName":      {"We should allow no other name.", everywhere(team, rule("use", "test", "golds", "b")), OfNamespace("team"), golds, "", "a", false},
-		"All":            {"We should allow all where a role names none.", everywhere(team, rule("use", "test", "golds")), OfNamespace("team"), golds, "", "a", true},
-		"Wildcards":      {"We should know wildcards.", everywhere(team, rule("*", "*", "*")), OfNamespace("team"), golds, "", "a", true},
-		"Union":          {"We should put rules together.", everywhere(team, rule("use", "test", "golds", "b"), rule("use", "test", "golds", "a")), OfNamespace("team"), golds, "", "a", true},
-		"OtherVerb":      {"We should ask for the verb use.", everywhere(team, rule("get", "test", "golds")), OfNamespace("team"), golds, "", "a", false},
-		"OtherGroup":     {"We should ask for the group of the class.", everywhere(team, rule("use", "other", "golds")), OfNamespace("team"), golds, "", "a", false},
-		"OtherResource":  {"We should ask for the resource of the class.", everywhere(team, rule("use", "test", "stores")), OfNamespace("team"), golds, "", "a", false},
-		"OtherNamespace": {"We should allow nothing to another namespace.", everywhere(team, rule("use", "test", "golds")), OfNamespace("other"), golds, "", "a", false},
-		"AllNamespaces":  {"We should know the group of all ServiceAccounts.", everywhere(subject("Group", "system:serviceaccounts"), rule("use", "test", "golds")), OfNamespace("other"), golds, "", "a", true},
-		"OneAccount":     {"We should not take one ServiceAccount for its namespace.", everywhere(subject("ServiceAccount", "default"), rule("use", "test", "golds")), OfNamespace("team"), golds, "", "a", false},
-		"Account":        {"We should know ServiceAccounts by name.", everywhere(subject("ServiceAccount", "robot"), rule("use", "test", "golds")), &Subject{User: "system:serviceaccount:team:robot"}, golds, "", "a", true},
-		"User":           {"We should know users.", everywhere(subject("User", "ann"), rule("use", "test", "golds")), &Subject{User: "ann"}, golds, "", "a", true},
-		"NotAGroup":      {"We should not take a user for a group.", everywhere(subject("Group", "ann"), rule("use", "test", "golds")), &Subject{User: "ann"}, golds, "", "a", false},
-		"InNamespace":    {"We should allow classes in the namespace of the binding.", in("team", "Role"), OfNamespace("team"), stores, "team", "a", true},
-		"ByClusterRole":  {"We should know bindings of a ClusterRole in a namespace.", in("team", "ClusterRole"), OfNamespace("team"), stores, "team", "a", true},
-		"InAnother":      {"We should allow no classes in another namespace.", in("team", "Role"), OfNamespace("team"), stores, "other", "a", false},
-		"InNone":         {"We should allow no classes without a namespace by a binding in one.", in("team", "ClusterRole"), OfNamespace("team"), golds, "", "a", false},
-		"FromEverywhere": {"We should allow classes in each namespace by a binding without one.", everywhere(team, rule("use", "test", "stores", "a")), OfNamespace("team"), stores, "other", "a", true},
+		"Unknown":   {"We should take all for possible where nothing is known.", nil, OfNamespace("team"), golds, "", "a", true},
+		"None":      {"We should allow nothing without a role.", NewGrants(nil, nil), OfNamespace("team"), golds, "", "a", false},
+		"Named":     {"We should allow what a role names.", everywhere(team, rule("use", "test", "golds", "b", "a")), OfNamespace("team"), golds, "", "a", true},
+		"OtherName": {"We should allow no other name.", everywhere(team, rule("use", "test", "golds", "b")), OfNamespace("team"), golds, "", "a", false},
+		"All":       {"We should allow all where a role names none.", everywhere(team, rule("use", "test", "golds")), OfNamespace("team"), golds, "", "a", true},
+		"Wildcards": {"We should know wildcards.", everywhere(team, rule("*", "*", "*")), OfNamespace("team"), golds, "", "a", true},
+		"Union": {
+			"We should put rules together.", everywhere(team, rule("use", "test", "golds", "b"), rule("use", "test", "golds", "a")),
+			OfNamespace("team"), golds, "", "a", true,
+		},
+		"OtherVerb":  {"We should ask for the verb use.", everywhere(team, rule("get", "test", "golds")), OfNamespace("team"), golds, "", "a", false},
+		"OtherGroup": {"We should ask for the group of the class.", everywhere(team, rule("use", "other", "golds")), OfNamespace("team"), golds, "", "a", false},
+		"OtherResource": {
+			"We should ask for the resource of the class.", everywhere(team, rule("use", "test", "stores")), OfNamespace("team"), golds, "", "a",
+			false,
+		},
+		"OtherNamespace": {
+			"We should allow nothing to another namespace.", everywhere(team, rule("use", "test", "golds")), OfNamespace("other"), golds, "", "a",
+			false,
+		},
+		"AllNamespaces": {
+			"We should know the group of all ServiceAccounts.",
+			everywhere(subject("Group", "system:serviceaccounts"), rule("use", "test", "golds")), OfNamespace("other"), golds, "", "a", true,
+		},
+		"OneAccount": {
+			"We should not take one ServiceAccount for its namespace.",
+			everywhere(subject("ServiceAccount", "default"), rule("use", "test", "golds")), OfNamespace("team"), golds, "", "a", false,
+		},
+		"Account": {
+			"We should know ServiceAccounts by name.", everywhere(subject("ServiceAccount", "robot"), rule("use", "test", "golds")),
+			&Subject{User: "system:serviceaccount:team:robot"}, golds, "", "a", true,
+		},
+		"User": {"We should know users.", everywhere(subject("User", "ann"), rule("use", "test", "golds")), &Subject{User: "ann"}, golds, "", "a", true},
+		"NotAGroup": {
+			"We should not take a user for a group.", everywhere(subject("Group", "ann"), rule("use", "test", "golds")), &Subject{User: "ann"},
+			golds, "", "a", false,
+		},
+		"InNamespace":   {"We should allow classes in the namespace of the binding.", in("team", "Role"), OfNamespace("team"), stores, "team", "a", true},
+		"ByClusterRole": {"We should know bindings of a ClusterRole in a namespace.", in("team", "ClusterRole"), OfNamespace("team"), stores, "team", "a", true},
+		"InAnother":     {"We should allow no classes in another namespace.", in("team", "Role"), OfNamespace("team"), stores, "other", "a", false},
+		"InNone": {
+			"We should allow no classes without a namespace by a binding in one.",
+			in("team", "ClusterRole"), OfNamespace("team"), golds, "", "a", false,
+		},
+		"FromEverywhere": {
+			"We should allow classes in each namespace by a binding without one.",
+			everywhere(team, rule("use", "test", "stores", "a")), OfNamespace("team"), stores, "other", "a", true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			granted := tc.grants.Of(tc.of)

@@ -45,8 +45,12 @@ func TestNamespaces(t *testing.T) {
 		selected, known := namespaces.Known("")
 		assert.True(t, selected && known, "We should bind claims of no namespace, as the API server asks us to.")
 	}
-	_, err := NewNamespaces(v1beta1.NamespaceSelector{MatchExpressions: []v1beta1.NamespaceSelectorRequirement{{Key: "-", Operator: "Exists"}}}, "classbind-system")
+	_, err := NewNamespaces(v1beta1.NamespaceSelector{
+		MatchExpressions: []v1beta1.NamespaceSelectorRequirement{{Key: "-", Operator: "Exists"}},
+	}, "classbind-system")
 	require.ErrorContains(t, err, "spec.claims.namespaceSelector")
-	later := v1beta1.NamespaceSelector{MatchExpressions: []v1beta1.NamespaceSelectorRequirement{{Key: "env", Operator: "Matches"}, {Key: "team", Operator: "Exists"}}}
+	later := v1beta1.NamespaceSelector{
+		MatchExpressions: []v1beta1.NamespaceSelectorRequirement{{Key: "env", Operator: "Matches"}, {Key: "team", Operator: "Exists"}},
+	}
 	assert.Len(t, NamespaceSelector(later, "classbind-system").MatchExpressions, 2, "We should leave out what the API server may not know.")
 }

@@ -47,45 +47,135 @@ func TestRead(t *testing.T) {
 				{key: ssd, operator: Exists}, {key: beta, operator: DoesNotExist, values: []}]}}}`,
 			selector: "!beta,engine notin (mysql),region in (eu,us),ssd,tier=gold",
 		},
-		"ClassReferenceIsAnEmptyString": {reason: "We should take an empty string for set: a claim that wants no class says so with it", claim: `{spec: {classRef: ""}}`, selector: "nil", settled: "spec.classRef"},
+		"ClassReferenceIsAnEmptyString": {
+			reason:   "We should take an empty string for set: a claim that wants no class says so with it",
+			claim:    `{spec: {classRef: ""}}`,
+			selector: "nil",
+			settled:  "spec.classRef",
+		},
 		"ClassReferenceIsAnEmptyObject": {reason: "We should take an empty object for none", claim: `{spec: {classRef: {}}}`, selector: "nil"},
-		"SkipIfSetIsFalse":              {reason: "We should take any value but null for set", claim: `{spec: {resourceRef: false}}`, selector: "nil", settled: "spec.resourceRef"},
-		"SettledWithMalformedSelector":  {reason: "We should not judge the selector of a claim that is not ours to bind", claim: `{spec: {classRef: {name: gold}, classSelector: gold}}`, selector: "nil", settled: "spec.classRef"},
-		"OperatorUnknown":               {reason: "We should name the operator", claim: `{spec: {classSelector: {matchExpressions: [{key: a, operator: Exists}, {key: tier, operator: Foo}]}}}`, errs: one("spec.classSelector.matchExpressions[1].operator", invalid), message: "Foo"},
-		"InWithoutValues":               {reason: "We should ask for the values", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In}]}}}`, errs: one("spec.classSelector.matchExpressions[0].values", required)},
-		"ExistsWithValues":              {reason: "We should not pass over values that the author meant", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: Exists, values: [gold]}]}}}`, errs: one("spec.classSelector.matchExpressions[0].values", forbidden)},
+		"SkipIfSetIsFalse": {
+			reason:   "We should take any value but null for set",
+			claim:    `{spec: {resourceRef: false}}`,
+			selector: "nil",
+			settled:  "spec.resourceRef",
+		},
+		"SettledWithMalformedSelector": {
+			reason:   "We should not judge the selector of a claim that is not ours to bind",
+			claim:    `{spec: {classRef: {name: gold}, classSelector: gold}}`,
+			selector: "nil",
+			settled:  "spec.classRef",
+		},
+		"OperatorUnknown": {
+			reason:  "We should name the operator",
+			claim:   `{spec: {classSelector: {matchExpressions: [{key: a, operator: Exists}, {key: tier, operator: Foo}]}}}`,
+			errs:    one("spec.classSelector.matchExpressions[1].operator", invalid),
+			message: "Foo",
+		},
+		"InWithoutValues": {
+			reason: "We should ask for the values",
+			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In}]}}}`,
+			errs:   one("spec.classSelector.matchExpressions[0].values", required),
+		},
+		"ExistsWithValues": {
+			reason: "We should not pass over values that the author meant",
+			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: Exists, values: [gold]}]}}}`,
+			errs:   one("spec.classSelector.matchExpressions[0].values", forbidden),
+		},
 
 		"ExpressionWithInvalidValue": {
-			reason: "We should name the value that no label can have", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: [gold, "not a label"]}]}}}`,
-			errs: one("spec.classSelector.matchExpressions[0].values[1]", invalid), message: "not a label",
+			reason: "We should name the value that no label can have",
+			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: [gold, "not a label"]}]}}}`,
+			errs:   one("spec.classSelector.matchExpressions[0].values[1]", invalid), message: "not a label",
 		},
 		"SeveralErrors": {
 			reason: "We should name all of them at once", claim: `{spec: {classSelector: {matchExpressions: [{key: a, operator: Foo}, {key: b, operator: In}]}}}`,
 			errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].operator", invalid}, {"spec.classSelector.matchExpressions[1].values", required}},
 		},
-		"UnknownField": {reason: "We should not pass over a field: the selector would be wider than was meant", claim: `{spec: {classSelector: {matchLabel: {tier: gold}}}}`, errs: one("spec.classSelector", invalid), message: `unknown field "matchLabel"`},
+		"UnknownField": {
+			reason:  "We should not pass over a field: the selector would be wider than was meant",
+			claim:   `{spec: {classSelector: {matchLabel: {tier: gold}}}}`,
+			errs:    one("spec.classSelector", invalid),
+			message: `unknown field "matchLabel"`,
+		},
 
-		"MatchLabelsHasANumber":        {reason: "We should refuse what no label can be, not convert it", claim: `{spec: {classSelector: {matchLabels: {cores: 8}}}}`, errs: one("spec.classSelector.matchLabels[cores]", wrongType), message: "must be a string"},
-		"MatchLabelsHasAnInvalidValue": {reason: "We should name the labels", claim: `{spec: {classSelector: {matchLabels: {tier: "-gold-"}}}}`, errs: one("spec.classSelector.matchLabels", invalid), message: "-gold-"},
+		"MatchLabelsHasANumber": {
+			reason:  "We should refuse what no label can be, not convert it",
+			claim:   `{spec: {classSelector: {matchLabels: {cores: 8}}}}`,
+			errs:    one("spec.classSelector.matchLabels[cores]", wrongType),
+			message: "must be a string",
+		},
+		"MatchLabelsHasAnInvalidValue": {
+			reason:  "We should name the labels",
+			claim:   `{spec: {classSelector: {matchLabels: {tier: "-gold-"}}}}`,
+			errs:    one("spec.classSelector.matchLabels", invalid),
+			message: "-gold-",
+		},
 		"ValueIsANumber": {
-			reason: "We should refuse what no label can be, not convert it", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: [gold, 8]}]}}}`,
-			errs: one("spec.classSelector.matchExpressions[0].values[1]", wrongType), message: "must be a string",
+			reason: "We should refuse what no label can be, not convert it",
+			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: [gold, 8]}]}}}`,
+			errs:   one("spec.classSelector.matchExpressions[0].values[1]", wrongType), message: "must be a string",
 		},
-		"SelectorIsAString": {reason: "We should not take the annotation's syntax in the field", claim: `{spec: {classSelector: tier=gold}}`, errs: one("spec.classSelector", wrongType)},
-		"SpecIsAString":     {reason: "We should name the field that is no object, not the one that cannot be in it", claim: `{spec: gold}`, errs: one("spec", wrongType)},
-		"Annotation":        {reason: "We should read the annotation as kubectl reads its --selector", claim: `{metadata: {annotations: {classbind.io/class-selector: "tier=gold, region in (us,eu), !beta, cores>4"}}}`, selector: "!beta,cores>4,region in (eu,us),tier=gold"},
+		"SelectorIsAString": {
+			reason: "We should not take the annotation's syntax in the field",
+			claim:  `{spec: {classSelector: tier=gold}}`,
+			errs:   one("spec.classSelector", wrongType),
+		},
+		"SpecIsAString": {
+			reason: "We should name the field that is no object, not the one that cannot be in it",
+			claim:  `{spec: gold}`,
+			errs:   one("spec", wrongType),
+		},
+		"Annotation": {
+			reason:   "We should read the annotation as kubectl reads its --selector",
+			claim:    `{metadata: {annotations: {classbind.io/class-selector: "tier=gold, region in (us,eu), !beta, cores>4"}}}`,
+			selector: "!beta,cores>4,region in (eu,us),tier=gold",
+		},
 		"AnnotationIsEmpty": {
-			reason: "We should ask for the selector, not take a template's unset value for that of everything", claim: `{metadata: {annotations: {classbind.io/class-selector: ""}}}`,
-			errs: []fieldFailed{{annotated, required}}, message: "leave the annotation out if the claim has none",
+			reason: "We should ask for the selector, not take a template's unset value for that of everything",
+			claim:  `{metadata: {annotations: {classbind.io/class-selector: ""}}}`,
+			errs:   []fieldFailed{{annotated, required}}, message: "leave the annotation out if the claim has none",
 		},
 
-		"AnnotationAndNullField":    {reason: "We should take null for absent", claim: `{spec: {classSelector: null}, metadata: {annotations: {classbind.io/class-selector: tier=gold}}}`, selector: "tier=gold"},
-		"AnnotationAndField":        {reason: "We should not guess which of two is meant", claim: `{spec: {classSelector: {}}, metadata: {annotations: {classbind.io/class-selector: tier=gold}}}`, errs: []fieldFailed{{annotated, forbidden}}, message: "spec.classSelector"},
-		"AnnotationIsMalformed":     {reason: "We should name the annotation", claim: `{metadata: {annotations: {classbind.io/class-selector: "tier in"}}}`, errs: []fieldFailed{{annotated, invalid}}, message: "tier in"},
-		"AnnotationHasAnInvalidKey": {reason: "We should name the part that is wrong, rather than <nil>", claim: `{metadata: {annotations: {classbind.io/class-selector: "-tier=gold"}}}`, errs: []fieldFailed{{annotated, invalid}}, message: `selector: Invalid value: "-tier"`},
-		"AnnotationHasNUL":          {reason: "We should not pass over what follows it, for the selector would be a wider one", claim: `{metadata: {annotations: {classbind.io/class-selector: "tier=gold \0,region=eu"}}}`, errs: []fieldFailed{{annotated, invalid}}, message: "at byte 10"},
-		"AnnotationIsANumber":       {reason: "We should refuse what no annotation can be", claim: `{metadata: {annotations: {classbind.io/class-selector: 3}}}`, errs: []fieldFailed{{annotated, wrongType}}},
-		"AnnotationsIsAList":        {reason: "We should name the field that is no object", claim: `{metadata: {annotations: [classbind.io/class-selector]}}`, errs: one("metadata.annotations", wrongType)},
+		"AnnotationAndNullField": {
+			reason:   "We should take null for absent",
+			claim:    `{spec: {classSelector: null}, metadata: {annotations: {classbind.io/class-selector: tier=gold}}}`,
+			selector: "tier=gold",
+		},
+		"AnnotationAndField": {
+			reason:  "We should not guess which of two is meant",
+			claim:   `{spec: {classSelector: {}}, metadata: {annotations: {classbind.io/class-selector: tier=gold}}}`,
+			errs:    []fieldFailed{{annotated, forbidden}},
+			message: "spec.classSelector",
+		},
+		"AnnotationIsMalformed": {
+			reason:  "We should name the annotation",
+			claim:   `{metadata: {annotations: {classbind.io/class-selector: "tier in"}}}`,
+			errs:    []fieldFailed{{annotated, invalid}},
+			message: "tier in",
+		},
+		"AnnotationHasAnInvalidKey": {
+			reason:  "We should name the part that is wrong, rather than <nil>",
+			claim:   `{metadata: {annotations: {classbind.io/class-selector: "-tier=gold"}}}`,
+			errs:    []fieldFailed{{annotated, invalid}},
+			message: `selector: Invalid value: "-tier"`,
+		},
+		"AnnotationHasNUL": {
+			reason:  "We should not pass over what follows it, for the selector would be a wider one",
+			claim:   `{metadata: {annotations: {classbind.io/class-selector: "tier=gold \0,region=eu"}}}`,
+			errs:    []fieldFailed{{annotated, invalid}},
+			message: "at byte 10",
+		},
+		"AnnotationIsANumber": {
+			reason: "We should refuse what no annotation can be",
+			claim:  `{metadata: {annotations: {classbind.io/class-selector: 3}}}`,
+			errs:   []fieldFailed{{annotated, wrongType}},
+		},
+		"AnnotationsIsAList": {
+			reason: "We should name the field that is no object",
+			claim:  `{metadata: {annotations: [classbind.io/class-selector]}}`,
+			errs:   one("metadata.annotations", wrongType),
+		},
 	}
 	reader := readerOf()
 	for name, tc := range cases {
@@ -120,7 +210,8 @@ func TestReadAsWritten(t *testing.T) {
 	}
 	for _, text := range []v1beta1.Expression{
 		"has(claim.spec.a.b)", "has(claim.spec) && has(claim.spec.a) && has(claim.spec.a.b)", "claim.spec.a.b == 1", "claim.spec.a.b == null",
-		"claim.?spec.?a.?b.orValue('none') == 'none'", "claim.spec.a.exists(k, k == 'b')", "size(claim.spec.a) > 0", "claim.spec.a.b.b == 1 || claim.metadata.labels.b == '1'",
+		"claim.?spec.?a.?b.orValue('none') == 'none'", "claim.spec.a.exists(k, k == 'b')", "size(claim.spec.a) > 0",
+		"claim.spec.a.b.b == 1 || claim.metadata.labels.b == '1'",
 		"has(claim.metadata.labels.b)",
 	} {
 		reader := readerOf(func(s *v1beta1.ClaimKindSpec) { s.Claims.When = text })

@@ -44,9 +44,15 @@ func TestStopsStart(t *testing.T) {
 			"Excluded": {"We should trust who excludes the namespace of a plugin.", func(s *v1beta1.ClaimKindSpec) {
 				s.Claims.NamespaceSelector = notIn("kubernetes.io/metadata.name", "kube-flannel")
 			}, !namespaced},
-			"Unrelated": {"We should see that a selector excludes no plugin.", func(s *v1beta1.ClaimKindSpec) { s.Claims.NamespaceSelector = notIn("env", "dev") }, true},
+			"Unrelated": {
+				"We should see that a selector excludes no plugin.",
+				func(s *v1beta1.ClaimKindSpec) { s.Claims.NamespaceSelector = notIn("env", "dev") }, true,
+			},
 		} {
-			k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: resource}, Spec: v1beta1.ClaimKindSpec{Admission: v1beta1.Admission{FailurePolicy: v1beta1.Fail}}}
+			k := &v1beta1.ClaimKind{
+				ObjectMeta: metav1.ObjectMeta{Name: resource},
+				Spec:       v1beta1.ClaimKindSpec{Admission: v1beta1.Admission{FailurePolicy: v1beta1.Fail}},
+			}
 			tc.change(&k.Spec)
 			why := StopsStart(k)
 			assert.Equal(t, tc.stops, why != "", "%s %s (%s): %s", tc.reason, resource, name, why)

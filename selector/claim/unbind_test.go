@@ -117,7 +117,9 @@ func TestUnbind(t *testing.T) {
 			k.Spec.Choice.Annotate = v1beta1.AnnotateDecision
 		}
 		r := NewReader(k, rules.NewForClaims(k))
-		t.Run(fmt.Sprintf("%s/%s/%s%s%s", form.Name, k.Spec.Reference.Path, k.Spec.Reference.WhenEmpty, k.Spec.Reference.WhenAbsent, k.Spec.Choice.Annotate), func(t *testing.T) {
+		t.Run(fmt.Sprintf(
+			"%s/%s/%s%s%s", form.Name, k.Spec.Reference.Path, k.Spec.Reference.WhenEmpty, k.Spec.Reference.WhenAbsent, k.Spec.Choice.Annotate,
+		), func(t *testing.T) {
 			writers, all := map[string][]any{}, authored(r)
 			for _, object := range all {
 				raw, err := json.Marshal(bound(t, r, object))
@@ -165,7 +167,11 @@ func managedBy(t *testing.T, object, has map[string]any) map[string][]metav1.Man
 	t.Helper()
 	all := map[string][]metav1.ManagedFieldsEntry{"without": nil}
 	newManager := func() managedfieldstest.TestFieldManager {
-		return managedfieldstest.NewTestFieldManager(managedfields.NewDeducedTypeConverter(), schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"})
+		return managedfieldstest.NewTestFieldManager(managedfields.NewDeducedTypeConverter(), schema.GroupVersionKind{
+			Group:   "example.org",
+			Version: "v1",
+			Kind:    "Claim",
+		})
 	}
 	of := func(object map[string]any) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: runtime.DeepCopyJSON(object)}

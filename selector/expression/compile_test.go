@@ -28,7 +28,10 @@ func TestCompileErrors(t *testing.T) {
 		want   string
 		caret  string
 	}{
-		"Syntax": {"We should show the end of an expression that is not complete", "claim.spec.x +", Text, ofClaim, "line 1, column 15: mismatched input '<EOF>'", "claim.spec.x +\n              ^"},
+		"Syntax": {
+			"We should show the end of an expression that is not complete",
+			"claim.spec.x +", Text, ofClaim, "line 1, column 15: mismatched input '<EOF>'", "claim.spec.x +\n              ^",
+		},
 		"Chain": {
 			"We should refuse a chain whose syntax tree would have 2^30 nodes", "claim.?a" + strings.Repeat(".optMap(a, a)", 30), Bool, ofClaim,
 			"line 1, column 29: optMap must follow a shorter expression: use has() and ?: instead; " +
@@ -43,38 +46,125 @@ func TestCompileErrors(t *testing.T) {
 			"We should show the line of the error alone", "true &&\n\tclaim.spec.a + 'ä' + 1 + claim.b == 2", Bool, ofClaim,
 			"line 2, column 21: found no matching overload for '_+_' applied to '(string, int)'", "\tclaim.spec.a + 'ä' + 1 + claim.b == 2\n\t                   ^",
 		},
-		"Unknown": {"We should say which variables there are", "klass.driver == 'a'", Bool, ofClaim, "line 1, column 1: there is no variable or function klass; the variables here are claim, related", "klass.driver == 'a'\n^"},
+		"Unknown": {
+			"We should say which variables there are", "klass.driver == 'a'", Bool, ofClaim,
+			"line 1, column 1: there is no variable or function klass; the variables here are claim, related",
+			"klass.driver == 'a'\n^",
+		},
 		"Several": {
 			"We should show the first error, and others after it", "a && 'b' + 1 == c", Bool, ofClass,
 			"line 1, column 1: there is no variable or function a; the variable here is class; line 1, column 10: found no matching overload for '_+_' " +
 				"applied to '(string, int)'; line 1, column 17: there is no variable or function c; the variable here is class", "a && 'b' + 1 == c\n^",
 		},
-		"OutOfScope":     {"We should refuse a variable that has no value here", "class.a && claim.a", Bool, ofClass, "line 1, column 12: claim cannot be used here; the variable here is class", "class.a && claim.a\n           ^"},
-		"NoVariables":    {"We should say that there are none", "claim.a", Bool, Scope{}, "line 1, column 1: claim cannot be used here; there are no variables here", "claim.a\n^"},
-		"Whole":          {"We should hold fields only", "'a' in class", Bool, ofClass, "line 1, column 8: name a field of class", "'a' in class\n       ^"},
-		"WholeByKey":     {"We should hold fields only", "claim[claim.spec.x] == 1", Bool, ofClaim, "line 1, column 1: name a field of claim", "claim[claim.spec.x] == 1\n^"},
-		"WholeRelated":   {"We should hold fields only", "related.plan == null", Bool, ofClaim, "line 1, column 1: name a field of related.plan", "related.plan == null\n^"},
-		"AnyRelated":     {"We should know which object it is", "related[claim.a].b", Bool, ofClaim, "line 1, column 1: name a field of related", "related[claim.a].b\n^"},
-		"UnknownRelated": {"We should say which related objects there are", "related.plna.spec.x", Text, ofClaim, "line 1, column 1: there is no related.plna here; there is related.plan", "related.plna.spec.x\n^"},
-		"NoRelated":      {"We should say that there are none", "related.plan.spec.x", Text, Scope{Variables: []string{Related}}, "line 1, column 1: there is no related.plan here", "related.plan.spec.x\n^"},
-		"Bool":           {"We should check the type", "size(claim.a)", Bool, ofClaim, "line 1, column 1: must be true or false, is of type int", "size(claim.a)\n^"},
-		"Text":           {"We should check the type", "[claim.a]", Text, ofClaim, "line 1, column 1: must be a text, is of type list(dyn)", "[claim.a]\n^"},
-		"Number":         {"We should check the type", "string(class.a)", Number, ofClass, "line 1, column 1: must be a number, is of type string", "string(class.a)\n^"},
-		"Selector":       {"We should check the type", "{'a': 1}", Selector, ofClaim, "line 1, column 1: must be a text, or a map of texts, is of type map(string, int)", "{'a': 1}\n^"},
-		"Optional":       {"We should not take a value that may be none", "class.?a", Text, ofClass, "line 1, column 1: must be a text, is of type optional_type(dyn)", "class.?a\n^"},
-		"Dot":            {"We should know which variable it is", "[1].all(class, .class.a)", Bool, ofClass, "line 1, column 17: write class without a dot before it", "[1].all(class, .class.a)\n                ^"},
-		"Regex":          {"We should check constants", "class.a.matches('[')", Bool, ofClass, "line 1, column 17: invalid matches argument", "class.a.matches('[')\n                ^"},
-		"Pattern":        {"We should not compile patterns of claims", "'a'.matches(claim.a)", Bool, ofClaim, "line 1, column 12: the pattern of matches must be a constant text", ""},
-		"Global":         {"We should not compile patterns of claims", "matches('a', claim.a)", Bool, ofClaim, "line 1, column 8: the pattern of matches must be a constant text", ""},
-		"Replacement":    {"We should not make a long text of two", "claim.a.replace('a', claim.a)", Text, ofClaim, "line 1, column 16: the replacement of replace must be a constant text", ""},
-		"Separator":      {"We should not make a long text of two", "claim.a.join(claim.b)", Text, ofClaim, "line 1, column 13: the separator of join must be a constant text", ""},
-		"Format":         {"We should not take a format of claims", "claim.a.format([1])", Text, ofClaim, "line 1, column 15: the format of format must be a constant text", ""},
-		"TooNew":         {"We should refuse what Kubernetes 1.31 does not have", "class.a.sort() == []", Bool, ofClass, "line 1, column 13: there is no variable or function sort; the variable here is class", "class.a.sort() == []\n            ^"},
-		"Namespace":      {"We should name the variable as its author does", "namespaceObject + 1", Number, everything, "line 1, column 1: name a field of namespaceObject", "namespaceObject + 1\n^"},
-		"Empty":          {"We should refuse nothing", "", Bool, ofClass, "line 1, column 1: mismatched input '<EOF>'", "\n^"},
-		"TooLong":        {"We should bound the work", strings.Repeat("1", 2049), Bool, ofClass, "line 1, column 1: must be at most 2048 characters, has 2049", strings.Repeat("1", 97) + "...\n^"},
-		"TooNested":      {"We should bound the work", strings.Repeat("(", 1000) + "1" + strings.Repeat(")", 1000), Bool, ofClass, "line 1, column 1: is too costly to compile, with those before it: make them shorter, with fewer loops, lists or maps in each other, and fewer repetitions in patterns", ""},
-		"Undeclared":     {"We should not let the parts of a comprehension out", "[1].all(x, true) && x", Bool, ofClass, "line 1, column 21: there is no variable or function x; the variable here is class", ""},
+		"OutOfScope": {
+			"We should refuse a variable that has no value here", "class.a && claim.a", Bool, ofClass,
+			"line 1, column 12: claim cannot be used here; the variable here is class",
+			"class.a && claim.a\n           ^",
+		},
+		"NoVariables": {
+			"We should say that there are none", "claim.a", Bool,
+			Scope{},
+			"line 1, column 1: claim cannot be used here; there are no variables here",
+			"claim.a\n^",
+		},
+		"Whole": {"We should hold fields only", "'a' in class", Bool, ofClass, "line 1, column 8: name a field of class", "'a' in class\n       ^"},
+		"WholeByKey": {
+			"We should hold fields only", "claim[claim.spec.x] == 1", Bool, ofClaim, "line 1, column 1: name a field of claim",
+			"claim[claim.spec.x] == 1\n^",
+		},
+		"WholeRelated": {
+			"We should hold fields only", "related.plan == null", Bool, ofClaim, "line 1, column 1: name a field of related.plan",
+			"related.plan == null\n^",
+		},
+		"AnyRelated": {
+			"We should know which object it is", "related[claim.a].b", Bool, ofClaim, "line 1, column 1: name a field of related",
+			"related[claim.a].b\n^",
+		},
+		"UnknownRelated": {
+			"We should say which related objects there are", "related.plna.spec.x", Text, ofClaim,
+			"line 1, column 1: there is no related.plna here; there is related.plan",
+			"related.plna.spec.x\n^",
+		},
+		"NoRelated": {
+			"We should say that there are none", "related.plan.spec.x", Text,
+			Scope{Variables: []string{Related}},
+			"line 1, column 1: there is no related.plan here", "related.plan.spec.x\n^",
+		},
+		"Bool": {"We should check the type", "size(claim.a)", Bool, ofClaim, "line 1, column 1: must be true or false, is of type int", "size(claim.a)\n^"},
+		"Text": {"We should check the type", "[claim.a]", Text, ofClaim, "line 1, column 1: must be a text, is of type list(dyn)", "[claim.a]\n^"},
+		"Number": {
+			"We should check the type", "string(class.a)", Number, ofClass, "line 1, column 1: must be a number, is of type string",
+			"string(class.a)\n^",
+		},
+		"Selector": {
+			"We should check the type", "{'a': 1}", Selector, ofClaim,
+			"line 1, column 1: must be a text, or a map of texts, is of type map(string, int)",
+			"{'a': 1}\n^",
+		},
+		"Optional": {
+			"We should not take a value that may be none", "class.?a", Text, ofClass,
+			"line 1, column 1: must be a text, is of type optional_type(dyn)",
+			"class.?a\n^",
+		},
+		"Dot": {
+			"We should know which variable it is", "[1].all(class, .class.a)", Bool, ofClass,
+			"line 1, column 17: write class without a dot before it", "[1].all(class, .class.a)\n                ^",
+		},
+		"Regex": {
+			"We should check constants", "class.a.matches('[')", Bool, ofClass, "line 1, column 17: invalid matches argument",
+			"class.a.matches('[')\n                ^",
+		},
+		"Pattern": {
+			"We should not compile patterns of claims", "'a'.matches(claim.a)", Bool, ofClaim,
+			"line 1, column 12: the pattern of matches must be a constant text",
+			"",
+		},
+		"Global": {
+			"We should not compile patterns of claims", "matches('a', claim.a)", Bool, ofClaim,
+			"line 1, column 8: the pattern of matches must be a constant text",
+			"",
+		},
+		"Replacement": {
+			"We should not make a long text of two", "claim.a.replace('a', claim.a)", Text, ofClaim,
+			"line 1, column 16: the replacement of replace must be a constant text",
+			"",
+		},
+		"Separator": {
+			"We should not make a long text of two", "claim.a.join(claim.b)", Text, ofClaim,
+			"line 1, column 13: the separator of join must be a constant text",
+			"",
+		},
+		"Format": {
+			"We should not take a format of claims", "claim.a.format([1])", Text, ofClaim,
+			"line 1, column 15: the format of format must be a constant text",
+			"",
+		},
+		"TooNew": {
+			"We should refuse what Kubernetes 1.31 does not have", "class.a.sort() == []", Bool, ofClass,
+			"line 1, column 13: there is no variable or function sort; the variable here is class",
+			"class.a.sort() == []\n            ^",
+		},
+		"Namespace": {
+			"We should name the variable as its author does", "namespaceObject + 1", Number, everything,
+			"line 1, column 1: name a field of namespaceObject", "namespaceObject + 1\n^",
+		},
+		"Empty": {"We should refuse nothing", "", Bool, ofClass, "line 1, column 1: mismatched input '<EOF>'", "\n^"},
+		"TooLong": {
+			"We should bound the work", strings.Repeat("1", 2049), Bool, ofClass,
+			"line 1, column 1: must be at most 2048 characters, has 2049",
+			strings.Repeat("1", 97) + "...\n^",
+		},
+		"TooNested": {
+			"We should bound the work", strings.Repeat("(", 1000) + "1" + strings.Repeat(")", 1000), Bool, ofClass,
+			"line 1, column 1: is too costly to compile, with those before it: make them shorter, with fewer loops, lists or maps in each other, and " +
+				"fewer repetitions in patterns",
+			"",
+		},
+		"Undeclared": {
+			"We should not let the parts of a comprehension out", "[1].all(x, true) && x", Bool, ofClass,
+			"line 1, column 21: there is no variable or function x; the variable here is class",
+			"",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, err := Compile(tc.text, tc.result, tc.scope)

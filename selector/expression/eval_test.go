@@ -20,8 +20,15 @@ import (
 func input() *Input {
 	return &Input{
 		Claim: map[string]any{"spec": map[string]any{
-			"int": int64(3), "double": 0.5, "text": "a", "list": []any{"x", "y"}, "empty": []any{}, "map": map[string]any{"b": int64(1), "a": int64(2)}, "nil": nil, "yes": true,
-			"long": strings.Repeat("a", 10_000),
+			"int":    int64(3),
+			"double": 0.5,
+			"text":   "a",
+			"list":   []any{"x", "y"},
+			"empty":  []any{},
+			"map":    map[string]any{"b": int64(1), "a": int64(2)},
+			"nil":    nil,
+			"yes":    true,
+			"long":   strings.Repeat("a", 10_000),
 		}},
 		Class: NewFields(fields.Path{"spec"}).Project(map[string]any{"spec": map[string]any{"price": 1.5, "text": "a"}}),
 		Related: map[string]any{
@@ -36,14 +43,18 @@ func TestValues(t *testing.T) {
 		"claim.spec.list": []any{"x", "y"}, "claim.spec.map": map[string]any{"a": int64(2), "b": int64(1)},
 		"claim.spec.int * 2": int64(6), "uint(7)": int64(7), "18446744073709551615u": float64(math.MaxUint64), "1.0 / 0.0": math.Inf(1), "-1": int64(-1),
 		"{'a': [1u, 2u]}": map[string]any{"a": []any{int64(1), int64(2)}}, "claim.spec.map.map(k, k)": []any{"a", "b"}, "class.spec.text == claim.spec.text": true,
-		"quantity('1Gi').isGreaterThan(quantity('1e6')) && isQuantity('1.5Ei') && isQuantity('2E') && quantity('12E1') == quantity('120')": true,
-		"isQuantity('1e' + '999999999') || isQuantity('1' + 'x')":                                                                          false, "'a-b'.replace('-', '.') + ['a', 'b'].join()": "a.bab",
+		"quantity('1Gi').isGreaterThan(quantity('1e6')) && isQuantity('1.5Ei') && isQuantity('2E') && quantity('12E1') == quantity('120')":           true,
+		"isQuantity('1e' + '999999999') || isQuantity('1' + 'x')":                                                                                    false,
+		"'a-b'.replace('-', '.') + ['a', 'b'].join()":                                                                                                "a.bab",
 		"sets.contains(claim.spec.list, ['y']) && sets.intersects(['z', 'x'], claim.spec.list) && sets.equivalent(claim.spec.list, ['y', 'x', 'y'])": true,
 		"sets.contains(claim.spec.list, ['z']) || sets.intersects(['z'], claim.spec.list) || sets.equivalent(claim.spec.list, ['x'])":                false,
-		"claim.spec.int > class.spec.price": true, "{'b': 1, 'a': 2}.map(k, k)": []any{"a", "b"}, "{2: 'a', 1: 'b', 10: 'c'}.map(k, k)": []any{int64(1), int64(2), int64(10)},
+		"claim.spec.int > class.spec.price":   true,
+		"{'b': 1, 'a': 2}.map(k, k)":          []any{"a", "b"},
+		"{2: 'a', 1: 'b', 10: 'c'}.map(k, k)": []any{int64(1), int64(2), int64(10)},
 		"optional.ofNonZeroValue(claim.spec.map).hasValue() && !optional.ofNonZeroValue({}).hasValue()":                true,
 		"optional.ofNonZeroValue(claim.spec.list).hasValue() && !optional.ofNonZeroValue(claim.spec.empty).hasValue()": true,
-		"has(related.plan) && !has(related.other)":                                                                     true, "type(claim.spec.map) == map && type(class.spec) == map": true,
+		"has(related.plan) && !has(related.other)":                                                                     true,
+		"type(claim.spec.map) == map && type(class.spec) == map":                                                       true,
 	} {
 		e, err := Compile(text, anything, Scope{Variables: variables, Related: []string{"plan", "other"}})
 		require.NoError(t, err)
@@ -177,7 +188,8 @@ func TestOneCall(t *testing.T) {
 }
 
 func TestSaw(t *testing.T) {
-	e, err := Compile("has(claim.spec.nope) || claim.spec.map.a == 1 || claim.spec.long == class.spec.text || related.plan.spec.long == 'a' || related.other.a == 1 || "+
+	e, err := Compile("has(claim.spec.nope) || claim.spec.map.a == 1 || claim.spec.long == class.spec.text || related.plan.spec.long == 'a' || "+
+		"related.other.a == 1 || "+
 		"class.spec.price == 1 || claim.spec.nil == claim.spec.list || request.userInfo.username == 'a' || claim.spec.text.b['c/d'] == 1 || class.spec.none == 2",
 		Bool, Scope{Variables: variables, Related: []string{"plan", "other"}})
 	require.NoError(t, err)

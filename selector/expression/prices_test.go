@@ -27,8 +27,10 @@ func longTexts() []string {
 		return prefix + strings.Repeat(part, (v1beta1.MaxExpressionValueBytes-100)/len(part))
 	}
 	return []string{
-		long("", "a"), long("", "1"), long("", "0"), long("0.", "3"), long("1e", "9"), long("", "ä"), long("", "\xff"), long("", "%41"), long("", " "), long("", "A"), long("", `"`),
-		long("https://e.org?", "a=b&"), long("https://e.org/", "%41"), long("https://e.org/", "ä"), long("", "1h"), long("2024-02-03T04:05:06.", "7") + "Z", long("", "a."),
+		long("", "a"), long("", "1"), long("", "0"), long("0.", "3"), long("1e", "9"), long("", "ä"), long("", "\xff"), long("", "%41"),
+		long("", " "), long("", "A"), long("", `"`),
+		long("https://e.org?", "a=b&"), long("https://e.org/", "%41"), long("https://e.org/", "ä"), long("", "1h"),
+		long("2024-02-03T04:05:06.", "7") + "Z", long("", "a."),
 		"", "abc", "1.5", "12345", "2024-02-03T04:05:06.789Z", "1h2m3.5s", "10.0.0.1", "2001:db8::/32", "Europe/Paris", strings.Repeat("9", 60), "dns1123Label", "%s",
 	}
 }
@@ -92,7 +94,10 @@ func longestOf(t *testing.T, is *cel.Type) (all []ref.Val) {
 		}
 		all = append(all, adapter{}.NativeToValue(entries), adapter{}.NativeToValue(map[string]any{"": longTexts()[5]}))
 	case types.DynKind, types.TypeParamKind:
-		for _, of := range []*cel.Type{cel.StringType, cel.BytesType, cel.IntType, cel.ListType(cel.StringType), cel.ListType(cel.IntType), cel.MapType(cel.StringType, cel.DynType)} {
+		for _, of := range []*cel.Type{
+			cel.StringType, cel.BytesType, cel.IntType, cel.ListType(cel.StringType), cel.ListType(cel.IntType),
+			cel.MapType(cel.StringType, cel.DynType),
+		} {
 			values := longestOf(t, of)
 			all = append(all, values[:min(len(values), 6)]...)
 		}

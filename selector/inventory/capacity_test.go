@@ -21,13 +21,37 @@ func TestNewClassCapacity(t *testing.T) {
 		want   Capacity
 		err    string
 	}{
-		"None":         {"A class without a value should have no limit.", v1beta1.Capacity{}, `{}`, Capacity{Total: Unlimited, PerNamespace: Unlimited}, ""},
-		"Annotation":   {"We should read a quantity.", v1beta1.Capacity{}, `{metadata: {annotations: {classbind.io/capacity: "10Ti"}}}`, Capacity{Total: 10 << 40, PerNamespace: Unlimited}, ""},
-		"Path":         {"We should read a number.", v1beta1.Capacity{Total: path}, `{spec: {capacity: 50}}`, Capacity{Total: 50, PerNamespace: Unlimited}, ""},
-		"Expression":   {"We should evaluate an expression.", v1beta1.Capacity{Total: expression}, `{status: {free: 2.5Gi}}`, Capacity{Total: 5 << 29, PerNamespace: Unlimited}, ""},
-		"Fraction":     {"We should round down.", v1beta1.Capacity{Total: path}, `{spec: {capacity: 2.7}}`, Capacity{Total: 2, PerNamespace: Unlimited}, ""},
-		"Huge":         {"We should not overflow.", v1beta1.Capacity{Total: path}, `{spec: {capacity: 999999999999999999999E30}}`, Capacity{Total: Unlimited, PerNamespace: Unlimited}, ""},
-		"PerNamespace": {"We should read both limits.", v1beta1.Capacity{Total: path, PerNamespace: &v1beta1.Source{Annotation: "a/b"}}, `{metadata: {annotations: {a/b: "3"}}, spec: {capacity: 50}}`, Capacity{Total: 50, PerNamespace: 3}, ""},
+		"None": {"A class without a value should have no limit.", v1beta1.Capacity{}, `{}`, Capacity{Total: Unlimited, PerNamespace: Unlimited}, ""},
+		"Annotation": {
+			"We should read a quantity.",
+			v1beta1.Capacity{},
+			`{metadata: {annotations: {classbind.io/capacity: "10Ti"}}}`,
+			Capacity{Total: 10 << 40, PerNamespace: Unlimited},
+			"",
+		},
+		"Path": {"We should read a number.", v1beta1.Capacity{Total: path}, `{spec: {capacity: 50}}`, Capacity{Total: 50, PerNamespace: Unlimited}, ""},
+		"Expression": {
+			"We should evaluate an expression.",
+			v1beta1.Capacity{Total: expression},
+			`{status: {free: 2.5Gi}}`,
+			Capacity{Total: 5 << 29, PerNamespace: Unlimited},
+			"",
+		},
+		"Fraction": {"We should round down.", v1beta1.Capacity{Total: path}, `{spec: {capacity: 2.7}}`, Capacity{Total: 2, PerNamespace: Unlimited}, ""},
+		"Huge": {
+			"We should not overflow.",
+			v1beta1.Capacity{Total: path},
+			`{spec: {capacity: 999999999999999999999E30}}`,
+			Capacity{Total: Unlimited, PerNamespace: Unlimited},
+			"",
+		},
+		"PerNamespace": {
+			"We should read both limits.",
+			v1beta1.Capacity{Total: path, PerNamespace: &v1beta1.Source{Annotation: "a/b"}},
+			`{metadata: {annotations: {a/b: "3"}}, spec: {capacity: 50}}`,
+			Capacity{Total: 50, PerNamespace: 3},
+			"",
+		},
 		"Malformed": {
 			"A malformed value should hold nothing.",
 			v1beta1.Capacity{},
@@ -35,8 +59,20 @@ func TestNewClassCapacity(t *testing.T) {
 			Capacity{PerNamespace: Unlimited},
 			`metadata.annotations[classbind.io/capacity]: Invalid value: "much": must be a number or a quantity, such as 50 or 10Ti, and counts as 0`,
 		},
-		"Negative": {"A negative value should hold nothing.", v1beta1.Capacity{Total: path}, `{spec: {capacity: -1}}`, Capacity{PerNamespace: Unlimited}, `spec.capacity: Invalid value: -1: must not be negative, and counts as 0`},
-		"Object":   {"We should take no object.", v1beta1.Capacity{Total: path}, `{spec: {capacity: {a: 1}}}`, Capacity{PerNamespace: Unlimited}, `spec.capacity: Invalid value: must be a number or a quantity, and counts as 0`},
+		"Negative": {
+			"A negative value should hold nothing.",
+			v1beta1.Capacity{Total: path},
+			`{spec: {capacity: -1}}`,
+			Capacity{PerNamespace: Unlimited},
+			`spec.capacity: Invalid value: -1: must not be negative, and counts as 0`,
+		},
+		"Object": {
+			"We should take no object.",
+			v1beta1.Capacity{Total: path},
+			`{spec: {capacity: {a: 1}}}`,
+			Capacity{PerNamespace: Unlimited},
+			`spec.capacity: Invalid value: must be a number or a quantity, and counts as 0`,
+		},
 		"ExpressionFails": {
 			"A class for which the expression fails should hold nothing.",
 			v1beta1.Capacity{Total: expression},

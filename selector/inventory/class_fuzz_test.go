@@ -21,9 +21,11 @@ import (
 func FuzzClass(f *testing.F) {
 	for _, class := range []string{
 		`null`, `[]`, `{}`, `{"metadata":null}`, `{"metadata":{"name":"a","annotations":null,"labels":null}}`,
-		`{"metadata":{"name":"gold","namespace":"n","uid":"1","labels":{"tier":"gold","a":""},"annotations":{"default":"true","weight":"7","classbind.io/cordoned":"true"}},"spec":{"default":true,"weight":3}}`,
+		`{"metadata":{"name":"gold","namespace":"n","uid":"1","labels":{"tier":"gold","a":""},"annotations":{"default":"true","weight":"7",` +
+			`"classbind.io/cordoned":"true"}},"spec":{"default":true,"weight":3}}`,
 		`{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","annotations":{"weight":" 1","default":"TRUE"}},"spec":{"default":"true","weight":1e6}}`,
-		`{"metadata":{"annotations":{"weight":"1000001"}},"spec":{"weight":-0.0}}`, `{"metadata":{"annotations":{"weight":"+007"}},"spec":{"weight":9223372036854775808}}`,
+		`{"metadata":{"annotations":{"weight":"1000001"}},"spec":{"weight":-0.0}}`,
+		`{"metadata":{"annotations":{"weight":"+007"}},"spec":{"weight":9223372036854775808}}`,
 		`{"metadata":{"annotations":{"weight":"1_000"}},"spec":{"weight":1.5}}`, `{"metadata":{"annotations":{"weight":"-0"}},"spec":{"weight":[1]}}`,
 		`{"metadata":{"annotations":{"weight":" -1"}},"spec":{"weight":-1}}`, `{"metadata":{"annotations":{"weight":"-.5"}},"spec":{"weight":-0.5}}`,
 		`{"metadata":{"annotations":{"weight":"010"}},"spec":{"weight":-1e23}}`, `{"metadata":{"annotations":{"weight":"-much"}},"spec":{"weight":"-7"}}`,
@@ -32,8 +34,10 @@ func FuzzClass(f *testing.F) {
 		f.Add([]byte(class))
 	}
 	for _, value := range []string{
-		`"0"`, `"30"`, `"1000000"`, `"1000001"`, `"99999999999999999999999"`, `"-3"`, `"-99999999999999999999999"`, `"-.5"`, `" -1"`, `"-1` + strings.Repeat("0", 50) + `"`,
-		`"-0"`, `"-much"`, `"+5"`, `"007"`, `"1.5"`, `"1e3"`, `"0x10"`, `" 3"`, `"abc"`, `""`, `null`, `0`, `1000000`, `1000001`, `3.0`, `1.5`, `1e23`, `-1e23`, `-1`, `-0.5`,
+		`"0"`, `"30"`, `"1000000"`, `"1000001"`, `"99999999999999999999999"`, `"-3"`, `"-99999999999999999999999"`, `"-.5"`, `" -1"`,
+		`"-1` + strings.Repeat("0", 50) + `"`,
+		`"-0"`, `"-much"`, `"+5"`, `"007"`, `"1.5"`, `"1e3"`, `"0x10"`, `" 3"`, `"abc"`, `""`, `null`, `0`, `1000000`, `1000001`, `3.0`, `1.5`,
+		`1e23`, `-1e23`, `-1`, `-0.5`,
 		`true`, `{"value":3}`, `[1]`, `"true"`, `"True"`, `"false"`, `false`, `1`,
 	} {
 		f.Add([]byte(`{"metadata":{"annotations":{"weight":` + value + `,"default":` + value + `}}}`))
@@ -48,7 +52,11 @@ func FuzzClass(f *testing.F) {
 	}
 	meter := cost.NewMeter(f)
 	gvk := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "A"}
-	spec := v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: "claims"}}, Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"}}
+	spec := v1beta1.ClassKindSpec{
+		ClaimKinds: []v1beta1.ClaimKindLink{{Name: "claims"}},
+		Default:    v1beta1.Source{Annotation: "default"},
+		Weight:     v1beta1.Source{Annotation: "weight"},
+	}
 	annotated := NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "as.example.org"}, Spec: spec}, gvk, true)
 	spec.Default, spec.Weight = v1beta1.Source{Path: ".spec.default"}, v1beta1.Source{Path: ".spec.weight"}
 	fielded := NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "as.example.org"}, Spec: spec}, gvk, true)
@@ -91,7 +99,8 @@ func checkClass(t *testing.T, c *Class, u *unstructured.Unstructured, weight any
 		t.Errorf("We should take the class for default: %t", isDefault)
 	case c.Cordoned != (u.GetAnnotations()[v1beta1.CordonedAnnotation] == "true"), c.Terminating != (u.GetDeletionTimestamp() != nil):
 		t.Errorf("We should see whether it is cordoned and being deleted: %+v", c)
-	case c.WeightErr != nil && !strings.Contains(c.WeightErr.Error(), "weight]: Invalid value: ") && !strings.Contains(c.WeightErr.Error(), "spec.weight: Invalid value: "),
+	case c.WeightErr != nil && !strings.Contains(c.WeightErr.Error(), "weight]: Invalid value: ") &&
+		!strings.Contains(c.WeightErr.Error(), "spec.weight: Invalid value: "),
 		c.WeightErr != nil && !strings.Contains(c.WeightErr.Error(), ": must be an integer from 0 to 1000000"):
 		t.Errorf("We should say what is wrong with a weight, and where: %v", c.WeightErr)
 	case c.WeightErr != nil && len(c.WeightErr.Error()) > 5*v1beta1.MaxShownBytes:

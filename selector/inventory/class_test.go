@@ -19,7 +19,10 @@ func TestNewClassWeightOfBothAnnotations(t *testing.T) {
 	}
 	assert.EqualValues(t, 7, weight(map[string]string{v1beta1.CrossplaneWeightAnnotation: "7"}))
 	assert.EqualValues(t, 3, weight(map[string]string{v1beta1.WeightAnnotation: "3", v1beta1.CrossplaneWeightAnnotation: "7"}), "Ours should go first.")
-	assert.EqualValues(t, 1, weight(map[string]string{v1beta1.WeightAnnotation: "much", v1beta1.CrossplaneWeightAnnotation: "7"}), "We should guess no other weight where ours is wrong.")
+	assert.EqualValues(
+		t, 1, weight(map[string]string{v1beta1.WeightAnnotation: "much", v1beta1.CrossplaneWeightAnnotation: "7"}),
+		"We should guess no other weight where ours is wrong.",
+	)
 }
 
 func TestNewClassMarks(t *testing.T) {
@@ -38,10 +41,18 @@ func TestNewClassMarks(t *testing.T) {
 		class  string
 		want   want
 	}{
-		"None":  {"We should take an absent mark for false", kind, `{}`, want{}},
-		"True":  {"We should take true", kind, `{metadata: {annotations: {` + defaultAnnotation + `: "true", classbind.io/cordoned: "true"}}}`, want{cordoned: true, isDefault: true}},
+		"None": {"We should take an absent mark for false", kind, `{}`, want{}},
+		"True": {
+			"We should take true", kind,
+			`{metadata: {annotations: {` + defaultAnnotation + `: "true", classbind.io/cordoned: "true"}}}`,
+			want{cordoned: true, isDefault: true},
+		},
 		"False": {"We should take false", kind, `{metadata: {annotations: {` + defaultAnnotation + `: "false", classbind.io/cordoned: "false"}}}`, want{}},
-		"Yes":   {"We should not cordon for what is nearly right, and say so", kind, `{metadata: {annotations: {classbind.io/cordoned: "yes"}}}`, want{err: `metadata.annotations[classbind.io/cordoned]: Invalid value: "yes": ` + detail}},
+		"Yes": {
+			"We should not cordon for what is nearly right, and say so", kind,
+			`{metadata: {annotations: {classbind.io/cordoned: "yes"}}}`,
+			want{err: `metadata.annotations[classbind.io/cordoned]: Invalid value: "yes": ` + detail},
+		},
 		"Capital": {
 			"We should distinguish True from true, as the API server's match conditions do", kind, `{metadata: {annotations: {` + defaultAnnotation + `: "True"}}}`,
 			want{err: `metadata.annotations[` + defaultAnnotation + `]: Invalid value: "True": ` + detail},
@@ -50,10 +61,22 @@ func TestNewClassMarks(t *testing.T) {
 			"We should first report the one that keeps a class in use", kind, `{metadata: {annotations: {` + defaultAnnotation + `: "1", classbind.io/cordoned: ""}}}`,
 			want{err: `metadata.annotations[classbind.io/cordoned]: Invalid value: "": ` + detail},
 		},
-		"OneOfTwo":   {"We should read one where the other is wrong", kind, `{metadata: {annotations: {` + defaultAnnotation + `: "true", classbind.io/cordoned: "no"}}}`, want{isDefault: true, err: `metadata.annotations[classbind.io/cordoned]: Invalid value: "no": ` + detail}},
-		"Ours":       {"We should know our own mark", ours, `{metadata: {annotations: {classbind.io/default: "true"}}}`, want{isDefault: true}},
-		"Theirs":     {"We should understand that of Crossplane", ours, `{metadata: {annotations: {resourceclass.crossplane.io/is-default-class: "true"}}}`, want{isDefault: true}},
-		"OursFalse":  {"We should take either", ours, `{metadata: {annotations: {classbind.io/default: "false", resourceclass.crossplane.io/is-default-class: "true"}}}`, want{isDefault: true}},
+		"OneOfTwo": {
+			"We should read one where the other is wrong", kind,
+			`{metadata: {annotations: {` + defaultAnnotation + `: "true", classbind.io/cordoned: "no"}}}`,
+			want{isDefault: true, err: `metadata.annotations[classbind.io/cordoned]: Invalid value: "no": ` + detail},
+		},
+		"Ours": {"We should know our own mark", ours, `{metadata: {annotations: {classbind.io/default: "true"}}}`, want{isDefault: true}},
+		"Theirs": {
+			"We should understand that of Crossplane", ours,
+			`{metadata: {annotations: {resourceclass.crossplane.io/is-default-class: "true"}}}`,
+			want{isDefault: true},
+		},
+		"OursFalse": {
+			"We should take either", ours,
+			`{metadata: {annotations: {classbind.io/default: "false", resourceclass.crossplane.io/is-default-class: "true"}}}`,
+			want{isDefault: true},
+		},
 		"OnlyTheirs": {"We should read our own mark only where it is the mark", kind, `{metadata: {annotations: {classbind.io/default: "true"}}}`, want{}},
 		"Field":      {"We should take a boolean", byPath, `{spec: {default: true}}`, want{isDefault: true}},
 		"FieldFalse": {"We should take a boolean", byPath, `{spec: {default: false}}`, want{}},

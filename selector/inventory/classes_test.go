@@ -118,18 +118,30 @@ func TestClassesAreTheSame(t *testing.T) {
 		change            func(*metav1.ObjectMeta)
 		same, sameSummary bool
 	}{
-		"Nothing":         {"We should not change with what is there.", nil, true, true},
-		"NothingOfOurs":   {"We should not change with what choosing does not need.", func(m *metav1.ObjectMeta) { m.Annotations["a"], m.ResourceVersion = "b", "2" }, true, true},
-		"Label":           {"We should change with a label.", func(m *metav1.ObjectMeta) { m.Labels["region"] = "us" }, false, true},
-		"FewerLabels":     {"We should change without a label.", func(m *metav1.ObjectMeta) { delete(m.Labels, "region") }, false, true},
-		"Weight":          {"We should change with the weight.", func(m *metav1.ObjectMeta) { m.Annotations[weightAnnotation] = "4" }, false, true},
-		"WithInvalidMark": {"We should change with a mark that cannot be read.", func(m *metav1.ObjectMeta) { m.Annotations[v1beta1.CordonedAnnotation] = "yes" }, false, false},
-		"Cordoned":        {"We should change with a cordon.", func(m *metav1.ObjectMeta) { m.Annotations[v1beta1.CordonedAnnotation] = "true" }, false, true},
-		"Terminating":     {"We should change with a deletion.", func(m *metav1.ObjectMeta) { m.DeletionTimestamp = &now }, false, true},
-		"Default":         {"We should report that another class is default.", func(m *metav1.ObjectMeta) { m.Annotations[defaultAnnotation] = "true" }, false, false},
-		"TooMany":         {"We should report that the labels of a class are too many.", func(m *metav1.ObjectMeta) { m.Labels["long"] = strings.Repeat("x", v1beta1.MaxClassLabelBytes) }, false, false},
-		"Malformed":       {"We should report that another class is malformed.", func(m *metav1.ObjectMeta) { m.Annotations[weightAnnotation] = "x" }, false, false},
-		"Another":         {"We should report that there is one more.", func(m *metav1.ObjectMeta) { m.Name = "third" }, false, false},
+		"Nothing": {"We should not change with what is there.", nil, true, true},
+		"NothingOfOurs": {
+			"We should not change with what choosing does not need.",
+			func(m *metav1.ObjectMeta) { m.Annotations["a"], m.ResourceVersion = "b", "2" }, true, true,
+		},
+		"Label":       {"We should change with a label.", func(m *metav1.ObjectMeta) { m.Labels["region"] = "us" }, false, true},
+		"FewerLabels": {"We should change without a label.", func(m *metav1.ObjectMeta) { delete(m.Labels, "region") }, false, true},
+		"Weight":      {"We should change with the weight.", func(m *metav1.ObjectMeta) { m.Annotations[weightAnnotation] = "4" }, false, true},
+		"WithInvalidMark": {
+			"We should change with a mark that cannot be read.", func(m *metav1.ObjectMeta) { m.Annotations[v1beta1.CordonedAnnotation] = "yes" },
+			false, false,
+		},
+		"Cordoned":    {"We should change with a cordon.", func(m *metav1.ObjectMeta) { m.Annotations[v1beta1.CordonedAnnotation] = "true" }, false, true},
+		"Terminating": {"We should change with a deletion.", func(m *metav1.ObjectMeta) { m.DeletionTimestamp = &now }, false, true},
+		"Default": {
+			"We should report that another class is default.", func(m *metav1.ObjectMeta) { m.Annotations[defaultAnnotation] = "true" }, false,
+			false,
+		},
+		"TooMany": {
+			"We should report that the labels of a class are too many.",
+			func(m *metav1.ObjectMeta) { m.Labels["long"] = strings.Repeat("x", v1beta1.MaxClassLabelBytes) }, false, false,
+		},
+		"Malformed": {"We should report that another class is malformed.", func(m *metav1.ObjectMeta) { m.Annotations[weightAnnotation] = "x" }, false, false},
+		"Another":   {"We should report that there is one more.", func(m *metav1.ObjectMeta) { m.Name = "third" }, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			with := x.With(gold(tc.change))

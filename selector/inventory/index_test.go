@@ -23,7 +23,9 @@ func TestIndexMatchesAsAScan(t *testing.T) {
 	kinds[1].Namespaced = true
 	for n := range 60 {
 		kind := claimKind()
-		kind.Spec.Classes.Namespaces = []v1beta1.ClassNamespaces{{}, {From: v1beta1.FromAll}, {From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"0", "2"}}}[n%3]
+		kind.Spec.Classes.Namespaces = []v1beta1.ClassNamespaces{
+			{}, {From: v1beta1.FromAll}, {From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"0", "2"}},
+		}[n%3]
 		var offered, oneByOne []*Classes // The index lacks the last of those that came one by one.
 		for _, kind := range kinds {
 			classes := NewClasses(kind, nil)

@@ -76,20 +76,67 @@ func TestClassOf(t *testing.T) {
 		want      string
 		found     bool
 	}{
-		"NoReference":           {"We should miss nothing where nothing is named.", v1beta1.Name, nil, nil, "", false},
-		"EmptyName":             {"We should miss nothing where no class is meant.", v1beta1.Name, nil, "", "", false},
-		"There":                 {"We should find a class by its name.", v1beta1.Name, nil, "gold", "", true},
-		"Gone":                  {"We should miss a class that is not there.", v1beta1.LocalObjectReference, nil, object{"name": "silver"}, "golds.example.org/silver", false},
-		"ByKind":                {"We should miss a class that is there in another kind alone.", v1beta1.TypedLocalObjectReference, nil, object{"apiGroup": "example.org", "kind": "Near", "name": "gold"}, "nears.example.org/team/gold", false},
-		"OwnNamespace":          {"We should look in the claim's namespace for a reference without one.", v1beta1.TypedLocalObjectReference, nil, object{"apiGroup": "example.org", "kind": "Near", "name": "near"}, "", true},
-		"NamespaceOfTheKind":    {"We should look where the controller of the claim looks.", v1beta1.TypedLocalObjectReference, []v1beta1.NamespaceName{"other"}, object{"apiGroup": "example.org", "kind": "Near", "name": "near"}, "nears.example.org/other/near", false},
-		"Namespace":             {"We should look in the namespace of the reference.", v1beta1.ObjectReference, nil, object{"apiVersion": "example.org/v1", "kind": "Near", "namespace": "other", "name": "near"}, "nears.example.org/other/near", false},
-		"ClusterScoped":         {"We should find a class without a namespace in whatever version.", v1beta1.ObjectReference, nil, object{"apiVersion": "example.org/v1beta1", "kind": "Gold", "name": "gold"}, "", true},
-		"ClusterScopedAndGone":  {"We should name a class without a namespace.", v1beta1.ObjectReference, nil, object{"apiVersion": "example.org/v1", "kind": "Gold", "name": "silver"}, "golds.example.org/silver", false},
-		"KindAlone":             {"We should find a class by its Kind and name.", v1beta1.KindReference, nil, object{"kind": "Near", "name": "near"}, "", true},
-		"OtherKindAlone":        {"We should miss a class that is there in another Kind alone.", v1beta1.KindReference, nil, object{"kind": "Gold", "name": "near"}, "golds.example.org/near", false},
-		"NoNamespaceStored":     {"We should look in the claim's namespace where the reference has none.", v1beta1.ObjectReference, nil, object{"apiVersion": "example.org/v1", "kind": "Near", "name": "near"}, "", true},
-		"KindThatIsNotKnown":    {"We should say nothing of a kind that we do not know.", v1beta1.ObjectReference, nil, object{"apiVersion": "example.org/v1", "kind": "Iron", "name": "gold"}, "", false},
+		"NoReference": {"We should miss nothing where nothing is named.", v1beta1.Name, nil, nil, "", false},
+		"EmptyName":   {"We should miss nothing where no class is meant.", v1beta1.Name, nil, "", "", false},
+		"There":       {"We should find a class by its name.", v1beta1.Name, nil, "gold", "", true},
+		"Gone": {
+			"We should miss a class that is not there.", v1beta1.LocalObjectReference, nil,
+			object{"name": "silver"},
+			"golds.example.org/silver",
+			false,
+		},
+		"ByKind": {
+			"We should miss a class that is there in another kind alone.",
+			v1beta1.TypedLocalObjectReference, nil,
+			object{"apiGroup": "example.org", "kind": "Near", "name": "gold"},
+			"nears.example.org/team/gold", false,
+		},
+		"OwnNamespace": {
+			"We should look in the claim's namespace for a reference without one.",
+			v1beta1.TypedLocalObjectReference, nil,
+			object{"apiGroup": "example.org", "kind": "Near", "name": "near"},
+			"", true,
+		},
+		"NamespaceOfTheKind": {
+			"We should look where the controller of the claim looks.", v1beta1.TypedLocalObjectReference,
+			[]v1beta1.NamespaceName{"other"},
+			object{"apiGroup": "example.org", "kind": "Near", "name": "near"},
+			"nears.example.org/other/near", false,
+		},
+		"Namespace": {
+			"We should look in the namespace of the reference.", v1beta1.ObjectReference, nil,
+			object{"apiVersion": "example.org/v1", "kind": "Near", "namespace": "other", "name": "near"},
+			"nears.example.org/other/near", false,
+		},
+		"ClusterScoped": {
+			"We should find a class without a namespace in whatever version.",
+			v1beta1.ObjectReference, nil,
+			object{"apiVersion": "example.org/v1beta1", "kind": "Gold", "name": "gold"},
+			"", true,
+		},
+		"ClusterScopedAndGone": {
+			"We should name a class without a namespace.", v1beta1.ObjectReference, nil,
+			object{"apiVersion": "example.org/v1", "kind": "Gold", "name": "silver"},
+			"golds.example.org/silver", false,
+		},
+		"KindAlone": {"We should find a class by its Kind and name.", v1beta1.KindReference, nil, object{"kind": "Near", "name": "near"}, "", true},
+		"OtherKindAlone": {
+			"We should miss a class that is there in another Kind alone.",
+			v1beta1.KindReference, nil,
+			object{"kind": "Gold", "name": "near"},
+			"golds.example.org/near", false,
+		},
+		"NoNamespaceStored": {
+			"We should look in the claim's namespace where the reference has none.",
+			v1beta1.ObjectReference, nil,
+			object{"apiVersion": "example.org/v1", "kind": "Near", "name": "near"},
+			"", true,
+		},
+		"KindThatIsNotKnown": {
+			"We should say nothing of a kind that we do not know.", v1beta1.ObjectReference, nil,
+			object{"apiVersion": "example.org/v1", "kind": "Iron", "name": "gold"},
+			"", false,
+		},
 		"ReferenceOfOtherShape": {"We should say nothing of a reference that names no class.", v1beta1.ObjectReference, nil, "gold", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,15 +168,37 @@ func TestSeatOf(t *testing.T) {
 		want       Seat
 		offered    bool
 	}{
-		"Absent":                  {"We should take the claim's own namespace for what is absent", v1beta1.ClassNamespaces{}, "team", Seat{ClaimKind: name, Namespace: "team"}, true},
-		"SameAsClaim":             {"We should give each namespace a seat of its own", v1beta1.ClassNamespaces{From: v1beta1.FromSameAsClaim}, "team", Seat{ClaimKind: name, Namespace: "team"}, true},
+		"Absent": {
+			"We should take the claim's own namespace for what is absent",
+			v1beta1.ClassNamespaces{},
+			"team",
+			Seat{ClaimKind: name, Namespace: "team"},
+			true,
+		},
+		"SameAsClaim": {
+			"We should give each namespace a seat of its own",
+			v1beta1.ClassNamespaces{From: v1beta1.FromSameAsClaim},
+			"team",
+			Seat{ClaimKind: name, Namespace: "team"},
+			true,
+		},
 		"SameAsClaimClusterScope": {"We should give classes without a namespace one seat", v1beta1.ClassNamespaces{From: v1beta1.FromSameAsClaim}, "", all, true},
-		"All":                     {"We should give all namespaces one seat where claims of all are offered them", v1beta1.ClassNamespaces{From: v1beta1.FromAll}, "team", all, true},
-		"AllClusterScope":         {"We should give all classes one seat", v1beta1.ClassNamespaces{From: v1beta1.FromAll}, "", all, true},
-		"Names":                   {"We should give the named namespaces one seat", names, "shared", all, true},
-		"NamesClusterScope":       {"We should give classes without a namespace the same seat", names, "", all, true},
-		"NotNamed":                {"We should give no seat to what no claim is offered", names, "team", all, false},
-		"AnotherRelease":          {"We should take the narrowest for what we do not know", v1beta1.ClassNamespaces{From: "Selector"}, "team", Seat{ClaimKind: name, Namespace: "team"}, true},
+		"All": {
+			"We should give all namespaces one seat where claims of all are offered them",
+			v1beta1.ClassNamespaces{From: v1beta1.FromAll},
+			"team", all, true,
+		},
+		"AllClusterScope":   {"We should give all classes one seat", v1beta1.ClassNamespaces{From: v1beta1.FromAll}, "", all, true},
+		"Names":             {"We should give the named namespaces one seat", names, "shared", all, true},
+		"NamesClusterScope": {"We should give classes without a namespace the same seat", names, "", all, true},
+		"NotNamed":          {"We should give no seat to what no claim is offered", names, "team", all, false},
+		"AnotherRelease": {
+			"We should take the narrowest for what we do not know",
+			v1beta1.ClassNamespaces{From: "Selector"},
+			"team",
+			Seat{ClaimKind: name, Namespace: "team"},
+			true,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -162,9 +231,21 @@ func TestDefaultsOf(t *testing.T) {
 		namespaces v1beta1.ClassNamespaces
 		want       map[string][]string // by the namespace of the seat
 	}{
-		"SameAsClaim": {"We should distinguish the seats", v1beta1.ClassNamespaces{}, map[string][]string{"": {"Wide/a"}, "team": {"Near/team/a", "Near/team/b"}, "other": {"Near/other/c"}}},
-		"All":         {"We should find all in one seat", v1beta1.ClassNamespaces{From: v1beta1.FromAll}, map[string][]string{"": {"Near/other/c", "Near/team/a", "Near/team/b", "Wide/a"}}},
-		"Names":       {"We should leave out what no claim is offered", v1beta1.ClassNamespaces{From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"other"}}, map[string][]string{"": {"Near/other/c", "Wide/a"}}},
+		"SameAsClaim": {
+			"We should distinguish the seats",
+			v1beta1.ClassNamespaces{},
+			map[string][]string{"": {"Wide/a"}, "team": {"Near/team/a", "Near/team/b"}, "other": {"Near/other/c"}},
+		},
+		"All": {
+			"We should find all in one seat",
+			v1beta1.ClassNamespaces{From: v1beta1.FromAll},
+			map[string][]string{"": {"Near/other/c", "Near/team/a", "Near/team/b", "Wide/a"}},
+		},
+		"Names": {
+			"We should leave out what no claim is offered",
+			v1beta1.ClassNamespaces{From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"other"}},
+			map[string][]string{"": {"Near/other/c", "Wide/a"}},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -18,8 +18,10 @@ func TestOfDocument(t *testing.T) {
   claim: {type: object, x-kubernetes-group-version-kind: [{group: "", version: v1, kind: PersistentVolumeClaim}], properties: {
     metadata: {allOf: [{$ref: "#/components/schemas/meta"}]}, spec: {default: {}, allOf: [{$ref: "#/components/schemas/spec"}]}}},
   meta: {type: object, properties: {labels: {type: object, additionalProperties: {type: string}}}},
-  spec: {type: object, properties: {storageClassName: {type: string}, round: {$ref: "#/components/schemas/round"}, gone: {$ref: "#/components/schemas/gone"}, free: {type: object},
-    more: {type: object, properties: {a: {type: string}}, allOf: [{$ref: "#/components/schemas/meta"}]}, either: {type: object, properties: {a: {type: string}}, oneOf: [{}]}}},
+  spec: {type: object, properties: {storageClassName: {type: string}, round: {$ref: "#/components/schemas/round"},
+    gone: {$ref: "#/components/schemas/gone"}, free: {type: object},
+    more: {type: object, properties: {a: {type: string}}, allOf: [{$ref: "#/components/schemas/meta"}]},
+    either: {type: object, properties: {a: {type: string}}, oneOf: [{}]}}},
   round: {$ref: "#/components/schemas/round"}}}}`
 	json, err := yaml.YAMLToJSON([]byte(document))
 	require.NoError(t, err)

@@ -42,37 +42,53 @@ func schemaOf(t *testing.T, text string) *Schema {
 func TestTypes(t *testing.T) {
 	class := schemaOf(t, ofClass)
 	for text, want := range map[string]string{
-		"class.spec.maxSize >= 5":                                                                                   "line 1, column 11: the schema has no field class.spec.maxSize: did you mean class.spec.maxSizeGiB?",
-		"class.spce.tier == 'a'":                                                                                    "line 1, column 6: the schema has no field class.spce: did you mean class.spec?",
-		"true && class.spec['by_zone'].a.racks > 1":                                                                 `line 1, column 19: the schema has no field class.spec.by_zone: did you mean class.spec["by-zone"]?`,
-		"class.spec['by-zone'].a.racks > 1":                                                                         "",
-		"class.spec['by-zone'].a.rack > 1":                                                                          `line 1, column 24: the schema has no field class.spec["by-zone"].a.rack: did you mean class.spec["by-zone"].a.racks?`,
-		"class.spec.free.any.thing == 1 || class.spec.free.known":                                                   "line 1, column 50: expected type 'bool' but found 'string'",
-		"class.spec.free.known.more == 1":                                                                           "line 1, column 22: class.spec.free.known is of type string, and has no fields",
-		"class.spec.zones.name == 'a'":                                                                              "line 1, column 17: class.spec.zones is a list: its elements have the fields",
-		"class.spec.zones.exists(z, z.nam == 'a')":                                                                  "line 1, column 29: the schema has no field class.spec.zones[].nam: did you mean class.spec.zones[].name?",
-		"class.spec.zones.exists(z, z.name > 3)":                                                                    "line 1, column 35: found no matching overload for '_>_' applied to '(string, int)'",
-		"class.spec.zones[0].racks.startsWith('a')":                                                                 "line 1, column 37: found no matching overload for 'startsWith' applied to 'int.(string)'",
-		"class.spec.zones.filter(class, class.any).size() > 0":                                                      "line 1, column 37: the schema has no field class.spec.zones[].any",
-		"class.spec.parameters.all(k, class.spec.parameters[k] > 3)":                                                "line 1, column 55: found no matching overload for '_>_' applied to '(string, int)'",
-		"class.spec.parameters.anything == 'a'":                                                                     "",
-		"class.spec.tier > 3":                                                                                       "line 1, column 17: found no matching overload for '_>_' applied to '(string, int)'",
-		"class.spec.maxSizeGiB >= 0.5 && class.spec.price < 3":                                                      "",
-		"class.spec.tier == 3 || class.spec.shared == 'a'":                                                          "", // Values of any types may be compared.
-		"class.spec.tier in [1, 2]":                                                                                 "",
-		"(class.spec.shared ? class.spec.tier : class.spec.price) == 1":                                             "",
-		"[class.spec.tier, class.spec.price].size() == 2 || [class.spec.tier + 'a'].size() == 1":                    "",
-		"class.spec.tags.exists(class, class + 1 > 2)":                                                              "line 1, column 37: found no matching overload for '_+_' applied to '(string, int)'",
-		"class.spec.tags.map(t, t).exists(t, t == 1)":                                                               "",
-		"has(class.spec.maxSize) && class.spec.maxSize > 3":                                                         "", // A field that has() asks for may be missing.
-		"!('maxSize' in class.spec) || class.spec.maxSize > 3":                                                      "",
-		"class.spec.zones.all(z, has(z.nam) && z.nam == 'a')":                                                       "",
-		"class.?spec.maxSize.orValue(3) > 2":                                                                        "",
-		"class.spec.size == '5Gi' || class.spec.size + 1 > 3":                                                       "",
-		"class.spec.created.startsWith('2026')":                                                                     "",
-		"timestamp(class.spec.created) > timestamp('2026-01-01T00:00:00Z')":                                         "",
-		"class.metadata.labels.tier == 'a' && class.metadata.name > 'b'":                                            "",
-		"class.metadata.lables.tier == 'a'":                                                                         "line 1, column 15: the schema has no field class.metadata.lables: did you mean class.metadata.labels?",
+		"class.spec.maxSize >= 5": "line 1, column 11: the " +
+			"schema has no field class.spec.maxSize: did you mean class.spec.maxSizeGiB?",
+		"class.spce.tier == 'a'": "line 1, column 6: the schema " +
+			"has no field class.spce: did you mean class.spec?",
+		"true && class.spec['by_zone'].a.racks > 1": `line 1, column 19: the ` +
+			`schema has no field class.spec.by_zone: did you mean class.spec["by-zone"]?`,
+		"class.spec['by-zone'].a.racks > 1": "",
+		"class.spec['by-zone'].a.rack > 1": `line 1, column 24: the ` +
+			`schema has no field class.spec["by-zone"].a.rack: did you mean class.spec["by-zone"].a.racks?`,
+		"class.spec.free.any.thing == 1 || class.spec.free.known": "line 1, column 50: expected " +
+			"type 'bool' but found 'string'",
+		"class.spec.free.known.more == 1": "line 1, column 22: " +
+			"class.spec.free.known is of type string, and has no fields",
+		"class.spec.zones.name == 'a'": "line 1, column 17: " +
+			"class.spec.zones is a list: its elements have the fields",
+		"class.spec.zones.exists(z, z.nam == 'a')": "line 1, column 29: the " +
+			"schema has no field class.spec.zones[].nam: did you mean class.spec.zones[].name?",
+		"class.spec.zones.exists(z, z.name > 3)": "line 1, column 35: found no " +
+			"matching overload for '_>_' applied to '(string, int)'",
+		"class.spec.zones[0].racks.startsWith('a')": "line 1, column 37: found no " +
+			"matching overload for 'startsWith' applied to 'int.(string)'",
+		"class.spec.zones.filter(class, class.any).size() > 0": "line 1, column 37: the " +
+			"schema has no field class.spec.zones[].any",
+		"class.spec.parameters.all(k, class.spec.parameters[k] > 3)": "line 1, column 55: found no " +
+			"matching overload for '_>_' applied to '(string, int)'",
+		"class.spec.parameters.anything == 'a'": "",
+		"class.spec.tier > 3": "line 1, column 17: found no " +
+			"matching overload for '_>_' applied to '(string, int)'",
+		"class.spec.maxSizeGiB >= 0.5 && class.spec.price < 3":                                   "",
+		"class.spec.tier == 3 || class.spec.shared == 'a'":                                       "", // Values of any types may be compared.
+		"class.spec.tier in [1, 2]":                                                              "",
+		"(class.spec.shared ? class.spec.tier : class.spec.price) == 1":                          "",
+		"[class.spec.tier, class.spec.price].size() == 2 || [class.spec.tier + 'a'].size() == 1": "",
+		"class.spec.tags.exists(class, class + 1 > 2)": "line 1, column 37: found no " +
+			"matching overload for '_+_' applied to '(string, int)'",
+		"class.spec.tags.map(t, t).exists(t, t == 1)": "",
+		// A field that has() asks for may be missing.
+		"has(class.spec.maxSize) && class.spec.maxSize > 3":                 "",
+		"!('maxSize' in class.spec) || class.spec.maxSize > 3":              "",
+		"class.spec.zones.all(z, has(z.nam) && z.nam == 'a')":               "",
+		"class.?spec.maxSize.orValue(3) > 2":                                "",
+		"class.spec.size == '5Gi' || class.spec.size + 1 > 3":               "",
+		"class.spec.created.startsWith('2026')":                             "",
+		"timestamp(class.spec.created) > timestamp('2026-01-01T00:00:00Z')": "",
+		"class.metadata.labels.tier == 'a' && class.metadata.name > 'b'":    "",
+		"class.metadata.lables.tier == 'a'": "line 1, column 15: the " +
+			"schema has no field class.metadata.lables: did you mean class.metadata.labels?",
 		"class.spec.tier in ['gold', class.spec.tier + '-x']":                                                       "", // All of a literal are of one type for CEL.
 		"{'plan': class.spec.tier.lowerAscii(), 'env': 'prod'} != {}":                                               "",
 		"{class.spec.tier + 'a': 1, 'b': 2}.size() == 2":                                                            "",
@@ -100,7 +116,9 @@ func TestTypes(t *testing.T) {
 }
 
 func TestTypesOfSeveral(t *testing.T) {
-	one, other := schemaOf(t, ofClass), schemaOf(t, `{type: object, properties: {spec: {type: object, properties: {tier: {type: integer}, size: {type: string}}}}}`)
+	one, other := schemaOf(t, ofClass), schemaOf(
+		t, `{type: object, properties: {spec: {type: object, properties: {tier: {type: integer}, size: {type: string}}}}}`,
+	)
 	for text, want := range map[string]string{
 		"class.spec.maxSizeGiB > 3": "",
 		"class.spec.tier > 3":       "",

@@ -22,9 +22,16 @@ func TestInvalidExpressions(t *testing.T) {
 		"Syntax":  {"We should find what is no expression", selectortest.Fits("class.spec."), "spec.classes.fits[FitA].expression", "no viable alternative"},
 		"Type":    {"We should want a truth", selectortest.Fits("'yes'"), "spec.classes.fits[FitA].expression", "must be true or false"},
 		"Unknown": {"We should know all variables", selectortest.Fits("klass.spec.x"), "spec.classes.fits[FitA].expression", "klass"},
-		"Request": {"We should not ask who asks for a claim that waits", selectortest.Specs(`{whenUnmatched: BindLater, claims: {when: "request.userInfo.username == 'a'"}}`, `{}`), "spec.claims.when", "request"},
+		"Request": {
+			"We should not ask who asks for a claim that waits",
+			selectortest.Specs(`{whenUnmatched: BindLater, claims: {when: "request.userInfo.username == 'a'"}}`, `{}`), "spec.claims.when",
+			"request",
+		},
 		"Related": {"We should know the objects", selectortest.Specs(`{claims: {when: "related.plan.x"}}`, `{}`), "spec.claims.when", "plan"},
-		"Status":  {"We should not take the default from the status", selectortest.Specs(`{}`, `{default: {annotation: "", expression: "class.status.default"}}`), "spec.default.expression", "status"},
+		"Status": {
+			"We should not take the default from the status",
+			selectortest.Specs(`{}`, `{default: {annotation: "", expression: "class.status.default"}}`), "spec.default.expression", "status",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			claims, classes := selectortest.ClaimKind(), &v1beta1.ClassKind{}

@@ -53,13 +53,29 @@ func TestError(t *testing.T) {
 		err    error
 		want   string // as it begins
 	}{
-		"Short":   {reason: "We should leave an error as it is that is short enough.", err: io.ErrUnexpectedEOF, want: "unexpected EOF"},
-		"URL":     {reason: "We should say the cause alone.", err: asked(io.ErrUnexpectedEOF), want: "unexpected EOF"},
-		"Within":  {reason: "We should keep what was added to it.", err: fmt.Errorf("cannot list: %w", asked(io.ErrUnexpectedEOF)), want: "cannot list: unexpected EOF"},
-		"Again":   {reason: "We should shorten once.", err: Error(asked(io.ErrUnexpectedEOF)), want: "unexpected EOF"},
-		"Twice":   {reason: "We should leave out each URL, such as that of a redirection.", err: asked(fmt.Errorf("moved: %w", asked(io.ErrUnexpectedEOF))), want: "moved: unexpected EOF"},
-		"Several": {reason: "We should leave out the URLs of all errors.", err: fmt.Errorf("cannot list: %w", errors.Join(asked(io.EOF), asked(io.ErrUnexpectedEOF))), want: `cannot list: EOF\nunexpected EOF`},
-		"Long":    {reason: "We should cut off what an API server says of a selector, between two letters.", err: apierrors.NewBadRequest("x" + long), want: "xä=b,ä=b,"},
+		"Short": {reason: "We should leave an error as it is that is short enough.", err: io.ErrUnexpectedEOF, want: "unexpected EOF"},
+		"URL":   {reason: "We should say the cause alone.", err: asked(io.ErrUnexpectedEOF), want: "unexpected EOF"},
+		"Within": {
+			reason: "We should keep what was added to it.",
+			err:    fmt.Errorf("cannot list: %w", asked(io.ErrUnexpectedEOF)),
+			want:   "cannot list: unexpected EOF",
+		},
+		"Again": {reason: "We should shorten once.", err: Error(asked(io.ErrUnexpectedEOF)), want: "unexpected EOF"},
+		"Twice": {
+			reason: "We should leave out each URL, such as that of a redirection.",
+			err:    asked(fmt.Errorf("moved: %w", asked(io.ErrUnexpectedEOF))),
+			want:   "moved: unexpected EOF",
+		},
+		"Several": {
+			reason: "We should leave out the URLs of all errors.",
+			err:    fmt.Errorf("cannot list: %w", errors.Join(asked(io.EOF), asked(io.ErrUnexpectedEOF))),
+			want:   `cannot list: EOF\nunexpected EOF`,
+		},
+		"Long": {
+			reason: "We should cut off what an API server says of a selector, between two letters.",
+			err:    apierrors.NewBadRequest("x" + long),
+			want:   "xä=b,ä=b,",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Error(tc.err)

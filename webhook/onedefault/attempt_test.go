@@ -42,7 +42,18 @@ var (
 	twoSeats = suite{
 		taking: taking{onX | onY, onX, onY, onX},
 		pool: []script{
-			{create, a}, {create, b}, {create, c}, {update, a}, {update, b}, {update, c}, {undefault, a}, {remove, a}, {touch, a}, {undefault, c}, {collect, onSeatX}, {collect, onSeatY},
+			{create, a},
+			{create, b},
+			{create, c},
+			{update, a},
+			{update, b},
+			{update, c},
+			{undefault, a},
+			{remove, a},
+			{touch, a},
+			{undefault, c},
+			{collect, onSeatX},
+			{collect, onSeatY},
 		},
 		forged: []script{{echo, a}, {invent, b}, {invent, c}}, longer: []script{{forge, a}},
 		initial: [][]object{
@@ -133,21 +144,98 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		// stuck reports whether without the rule a default is refused permanently, though no class has it.
 		stuck bool
 	}{
-		"Precondition":                  {rules: without(func(r *rules) { r.precondition = false }), of: oneSeat, initial: oneSeat.initial[0], scripts: []script{{create, a}, {create, b}}},
-		"TakeOutPrecondition":           {rules: without(func(r *rules) { r.takeOutPrecondition = false }), of: twoSeats, initial: []object{{uid: 1, version: 10}, {}, {}, {}}, scripts: []script{{update, a}, {update, a}, {create, d}, {invent, c}}},
-		"UID":                           {rules: without(func(r *rules) { r.uid = false }), of: oneSeat, initial: oneSeat.initial[0], scripts: []script{{create, a}, {plain, a}, {remove, a}, {create, b}}},
-		"AllWritesOfTheClass":           {rules: without(func(r *rules) { r.all = false }), of: oneSeat, initial: oneSeat.initial[1], scripts: []script{{update, a}, {update, a}, {create, b}, {touch, a}}},
-		"OwnWriteAlone":                 {rules: without(func(r *rules) { r.ownOnly = false }), of: twoSeats, initial: []object{{uid: 1, version: 10}, {}, {}, {}}, scripts: []script{{update, a}, {update, a}, {create, d}, {invent, c}}},
-		"Window":                        {rules: without(func(r *rules) { r.window = false }), of: oneSeat, initial: oneSeat.initial[0], scripts: []script{{create, a}, {create, b}}},
-		"Landed":                        {rules: without(func(r *rules) { r.landed = false }), of: oneSeat, initial: oneSeat.initial[0], scripts: []script{{create, a}, {create, b}}},
-		"SameClass":                     {rules: without(func(r *rules) { r.sameClass = false }), of: oneSeat, initial: oneSeat.initial[1], scripts: []script{{update, a}, {forge, b}, {create, b}}},
-		"DefaultAlready":                {rules: without(func(r *rules) { r.defaultAlready = false }), of: oneSeat, initial: oneSeat.initial[1], scripts: []script{{update, a}, {echo, a}, {create, b}}, accidents: true},
-		"DefaultAlreadyInThatSeatAlone": {rules: without(func(r *rules) { r.thatSeatAlone = false }), of: moving, initial: moving.initial[2], scripts: []script{{move, a}, {create, c}}},
-		"InThisSeat":                    {rules: without(func(r *rules) { r.thisSeat = false }), of: moving, initial: moving.initial[2], scripts: []script{{move, a}}, stuck: true},
-		"CollectPrecondition":           {rules: without(func(r *rules) { r.collectPrecondition = false }), of: oneSeat, initial: oneSeat.initial[1], scripts: []script{{update, a}, {touch, a}, {create, b}, {collect, onSeatX}}},
-		"CollectWindow":                 {rules: without(func(r *rules) { r.collectWindow = false }), of: oneSeat, initial: oneSeat.initial[0], scripts: []script{{create, a}, {create, b}, {collect, onSeatX}}},
-		"CollectUnused":                 {rules: without(func(r *rules) { r.collectUnused = false }), of: oneSeat, initial: oneSeat.initial[0], scripts: []script{{create, a}, {create, b}, {collect, onSeatX}}},
-		"Moves":                         {rules: without(func(r *rules) { r.moves = false }), of: moving, initial: moving.initial[2], scripts: []script{{move, a}, {create, c}}},
+		"Precondition": {
+			rules:   without(func(r *rules) { r.precondition = false }),
+			of:      oneSeat,
+			initial: oneSeat.initial[0],
+			scripts: []script{{create, a}, {create, b}},
+		},
+		"TakeOutPrecondition": {
+			rules:   without(func(r *rules) { r.takeOutPrecondition = false }),
+			of:      twoSeats,
+			initial: []object{{uid: 1, version: 10}, {}, {}, {}},
+			scripts: []script{{update, a}, {update, a}, {create, d}, {invent, c}},
+		},
+		"UID": {
+			rules:   without(func(r *rules) { r.uid = false }),
+			of:      oneSeat,
+			initial: oneSeat.initial[0],
+			scripts: []script{{create, a}, {plain, a}, {remove, a}, {create, b}},
+		},
+		"AllWritesOfTheClass": {
+			rules:   without(func(r *rules) { r.all = false }),
+			of:      oneSeat,
+			initial: oneSeat.initial[1],
+			scripts: []script{{update, a}, {update, a}, {create, b}, {touch, a}},
+		},
+		"OwnWriteAlone": {
+			rules:   without(func(r *rules) { r.ownOnly = false }),
+			of:      twoSeats,
+			initial: []object{{uid: 1, version: 10}, {}, {}, {}},
+			scripts: []script{{update, a}, {update, a}, {create, d}, {invent, c}},
+		},
+		"Window": {
+			rules:   without(func(r *rules) { r.window = false }),
+			of:      oneSeat,
+			initial: oneSeat.initial[0],
+			scripts: []script{{create, a}, {create, b}},
+		},
+		"Landed": {
+			rules:   without(func(r *rules) { r.landed = false }),
+			of:      oneSeat,
+			initial: oneSeat.initial[0],
+			scripts: []script{{create, a}, {create, b}},
+		},
+		"SameClass": {
+			rules:   without(func(r *rules) { r.sameClass = false }),
+			of:      oneSeat,
+			initial: oneSeat.initial[1],
+			scripts: []script{{update, a}, {forge, b}, {create, b}},
+		},
+		"DefaultAlready": {
+			rules:     without(func(r *rules) { r.defaultAlready = false }),
+			of:        oneSeat,
+			initial:   oneSeat.initial[1],
+			scripts:   []script{{update, a}, {echo, a}, {create, b}},
+			accidents: true,
+		},
+		"DefaultAlreadyInThatSeatAlone": {
+			rules:   without(func(r *rules) { r.thatSeatAlone = false }),
+			of:      moving,
+			initial: moving.initial[2],
+			scripts: []script{{move, a}, {create, c}},
+		},
+		"InThisSeat": {
+			rules:   without(func(r *rules) { r.thisSeat = false }),
+			of:      moving,
+			initial: moving.initial[2],
+			scripts: []script{{move, a}},
+			stuck:   true,
+		},
+		"CollectPrecondition": {
+			rules:   without(func(r *rules) { r.collectPrecondition = false }),
+			of:      oneSeat,
+			initial: oneSeat.initial[1],
+			scripts: []script{{update, a}, {touch, a}, {create, b}, {collect, onSeatX}},
+		},
+		"CollectWindow": {
+			rules:   without(func(r *rules) { r.collectWindow = false }),
+			of:      oneSeat,
+			initial: oneSeat.initial[0],
+			scripts: []script{{create, a}, {create, b}, {collect, onSeatX}},
+		},
+		"CollectUnused": {
+			rules:   without(func(r *rules) { r.collectUnused = false }),
+			of:      oneSeat,
+			initial: oneSeat.initial[0],
+			scripts: []script{{create, a}, {create, b}, {collect, onSeatX}},
+		},
+		"Moves": {
+			rules:   without(func(r *rules) { r.moves = false }),
+			of:      moving,
+			initial: moving.initial[2],
+			scripts: []script{{move, a}, {create, c}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && len(tc.scripts) > 3 {

@@ -94,37 +94,152 @@ func TestAttempt(t *testing.T) {
 		"Free":         {reason: "We should take a Lease that names nobody.", lease: Lease{Version: "7"}, want: want{pending: []Pending{mine}}},
 		"FreeToCreate": {reason: "We should record no base of a creation.", create: true, want: want{pending: []Pending{pending("mine", "", 0)}}},
 
-		"Exists":                  {reason: "We should not hold a seat for a creation that cannot be stored.", create: true, own: &Live{UID: "me-0", Version: "9"}, want: want{refusal: &Refusal{Reason: Exists, Class: me}}},
-		"DefaultAlready":          {reason: "We should leave a Lease alone that may have made the class default.", own: &Live{UID: "me-1", Version: "10", Seats: x}, lease: held(me, pending("before", "9", window)), want: want{nothing: true}},
-		"DefaultAlreadyElsewhere": {reason: "We should take a seat for a class that is the default of another.", own: &Live{UID: "me-1", Version: "10", Seats: []inventory.Seat{{ClaimKind: "x", Partition: "p"}}}, want: want{pending: []Pending{mine}}},
+		"Exists": {
+			reason: "We should not hold a seat for a creation that cannot be stored.",
+			create: true,
+			own:    &Live{UID: "me-0", Version: "9"},
+			want:   want{refusal: &Refusal{Reason: Exists, Class: me}},
+		},
+		"DefaultAlready": {
+			reason: "We should leave a Lease alone that may have made the class default.",
+			own:    &Live{UID: "me-1", Version: "10", Seats: x},
+			lease:  held(me, pending("before", "9", window)),
+			want:   want{nothing: true},
+		},
+		"DefaultAlreadyElsewhere": {
+			reason: "We should take a seat for a class that is the default of another.",
+			own:    &Live{UID: "me-1", Version: "10", Seats: []inventory.Seat{{ClaimKind: "x", Partition: "p"}}},
+			want:   want{pending: []Pending{mine}},
+		},
 
-		"Mine":               {reason: "We should record every write of our class that may be in flight.", lease: held(me, pending("before", "10", window)), want: want{pending: []Pending{pending("before", "10", window), mine}}},
-		"MineOfAnOlderBase":  {reason: "We should drop an update of our class that can land no more.", lease: held(me, pending("before", "9", window)), want: want{pending: []Pending{mine}}},
-		"MineCrowded":        {reason: "We should not let a Lease grow without end, and say when it has room.", lease: held(me, crowd...), want: want{refusal: inFlightFor(me, window-time.Duration(len(crowd)-1))}},
-		"MineSentTwice":      {reason: "We should record once what was written though we were told that it was not.", lease: held(me, pending("mine", "10", window)), want: want{nothing: true}},
-		"MineUnderOtherName": {reason: "We should not take another class for ours because somebody names its uid.", lease: Lease{Version: "7", Holder: Holder{Class: other, UID: "me-1"}, Pending: []Pending{pending("o", "9", window)}}, live: Live{UID: "me-1", Version: "9"}, want: want{read: []Class{other}, refusal: inFlightFor(other, window)}},
-		"MineByNameAlone":    {reason: "We should wait for the creation of another class of our name.", lease: Lease{Version: "7", Holder: Holder{Class: me, UID: "me-0"}, Pending: []Pending{pending("o", "", window)}}, want: want{refusal: inFlightFor(me, window)}},
+		"Mine": {
+			reason: "We should record every write of our class that may be in flight.",
+			lease:  held(me, pending("before", "10", window)),
+			want:   want{pending: []Pending{pending("before", "10", window), mine}},
+		},
+		"MineOfAnOlderBase": {
+			reason: "We should drop an update of our class that can land no more.",
+			lease:  held(me, pending("before", "9", window)),
+			want:   want{pending: []Pending{mine}},
+		},
+		"MineCrowded": {
+			reason: "We should not let a Lease grow without end, and say when it has room.",
+			lease:  held(me, crowd...),
+			want:   want{refusal: inFlightFor(me, window-time.Duration(len(crowd)-1))},
+		},
+		"MineSentTwice": {
+			reason: "We should record once what was written though we were told that it was not.",
+			lease:  held(me, pending("mine", "10", window)),
+			want:   want{nothing: true},
+		},
+		"MineUnderOtherName": {
+			reason: "We should not take another class for ours because somebody names its uid.",
+			lease:  Lease{Version: "7", Holder: Holder{Class: other, UID: "me-1"}, Pending: []Pending{pending("o", "9", window)}},
+			live:   Live{UID: "me-1", Version: "9"},
+			want:   want{read: []Class{other}, refusal: inFlightFor(other, window)},
+		},
+		"MineByNameAlone": {
+			reason: "We should wait for the creation of another class of our name.",
+			lease:  Lease{Version: "7", Holder: Holder{Class: me, UID: "me-0"}, Pending: []Pending{pending("o", "", window)}},
+			want:   want{refusal: inFlightFor(me, window)},
+		},
 
-		"DefaultAlreadyOther":    {reason: "We should refuse for good while another is default.", lease: held(other, pending("o", "9", window)), live: Live{UID: "other-1", Version: "10", Seats: x}, want: want{read: []Class{other}, refusal: isDefault}},
-		"DefaultUnderAnotherUID": {reason: "We should refuse where a class of that name is default, whichever was admitted.", lease: held(other, pending("o", "", 0)), live: Live{UID: "other-2", Version: "10", Seats: x}, want: want{read: []Class{other}, refusal: isDefault}},
-		"DefaultOfAnotherPart":   {reason: "We should not mind the default of another partition.", lease: held(other, pending("o", "9", window)), live: Live{UID: "other-1", Version: "10", Seats: []inventory.Seat{{ClaimKind: "x", Partition: "p"}}}, want: want{read: []Class{other}, pending: []Pending{mine}}},
-		"DefaultOfAnotherSeat":   {reason: "We should not mind the default of another seat.", lease: held(other, pending("o", "9", window)), live: Live{UID: "other-1", Version: "10", Seats: []inventory.Seat{{ClaimKind: "x", Namespace: "team"}}}, want: want{read: []Class{other}, pending: []Pending{mine}}},
+		"DefaultAlreadyOther": {
+			reason: "We should refuse for good while another is default.",
+			lease:  held(other, pending("o", "9", window)),
+			live:   Live{UID: "other-1", Version: "10", Seats: x},
+			want:   want{read: []Class{other}, refusal: isDefault},
+		},
+		"DefaultUnderAnotherUID": {
+			reason: "We should refuse where a class of that name is default, whichever was admitted.",
+			lease:  held(other, pending("o", "", 0)),
+			live:   Live{UID: "other-2", Version: "10", Seats: x},
+			want:   want{read: []Class{other}, refusal: isDefault},
+		},
+		"DefaultOfAnotherPart": {
+			reason: "We should not mind the default of another partition.",
+			lease:  held(other, pending("o", "9", window)),
+			live:   Live{UID: "other-1", Version: "10", Seats: []inventory.Seat{{ClaimKind: "x", Partition: "p"}}},
+			want:   want{read: []Class{other}, pending: []Pending{mine}},
+		},
+		"DefaultOfAnotherSeat": {
+			reason: "We should not mind the default of another seat.",
+			lease:  held(other, pending("o", "9", window)),
+			live:   Live{UID: "other-1", Version: "10", Seats: []inventory.Seat{{ClaimKind: "x", Namespace: "team"}}},
+			want:   want{read: []Class{other}, pending: []Pending{mine}},
+		},
 
-		"UpdatedAndGone":   {reason: "We should pass over an update of a class that is gone.", lease: held(other, pending("o", "10", window)), want: want{read: []Class{other}, pending: []Pending{mine}}},
-		"UpdatedElsewise":  {reason: "We should pass over an update from a version that the API server has no more.", lease: held(other, pending("o", "10", window)), live: Live{UID: "other-1", Version: "11"}, want: want{read: []Class{other}, pending: []Pending{mine}}},
-		"UpdateInFlight":   {reason: "We should wait for an update whose version the API server still has.", lease: held(other, pending("o", "10", 1)), live: Live{UID: "other-1", Version: "10"}, want: want{read: []Class{other}, refusal: inFlightFor(other, 1)}},
-		"UpdateOver":       {reason: "We should pass over an update once its window is over.", lease: held(other, pending("o", "10", 0)), live: Live{UID: "other-1", Version: "10"}, want: want{read: []Class{other}, pending: []Pending{mine}}},
-		"OneOfSeveralLeft": {reason: "We should wait for the longest of all writes.", lease: held(other, pending("o", "9", window), pending("p", "10", 5), pending("q", "10", 3)), live: Live{UID: "other-1", Version: "10"}, want: want{read: []Class{other}, refusal: inFlightFor(other, 5)}},
+		"UpdatedAndGone": {
+			reason: "We should pass over an update of a class that is gone.",
+			lease:  held(other, pending("o", "10", window)),
+			want:   want{read: []Class{other}, pending: []Pending{mine}},
+		},
+		"UpdatedElsewise": {
+			reason: "We should pass over an update from a version that the API server has no more.",
+			lease:  held(other, pending("o", "10", window)),
+			live:   Live{UID: "other-1", Version: "11"},
+			want:   want{read: []Class{other}, pending: []Pending{mine}},
+		},
+		"UpdateInFlight": {
+			reason: "We should wait for an update whose version the API server still has.",
+			lease:  held(other, pending("o", "10", 1)),
+			live:   Live{UID: "other-1", Version: "10"},
+			want:   want{read: []Class{other}, refusal: inFlightFor(other, 1)},
+		},
+		"UpdateOver": {
+			reason: "We should pass over an update once its window is over.",
+			lease:  held(other, pending("o", "10", 0)),
+			live:   Live{UID: "other-1", Version: "10"},
+			want:   want{read: []Class{other}, pending: []Pending{mine}},
+		},
+		"OneOfSeveralLeft": {
+			reason: "We should wait for the longest of all writes.",
+			lease:  held(other, pending("o", "9", window), pending("p", "10", 5), pending("q", "10", 3)),
+			live:   Live{UID: "other-1", Version: "10"},
+			want:   want{read: []Class{other}, refusal: inFlightFor(other, 5)},
+		},
 
-		"CreatedAndDeleted":           {reason: "We should pass over a creation that we saw land, whatever became of it.", lease: landed, want: want{read: []Class{other}, pending: []Pending{mine}}},
-		"CreationInFlight":            {reason: "We should wait for a creation that nobody saw land.", lease: held(other, pending("o", "", window)), want: want{read: []Class{other}, refusal: inFlightFor(other, window)}},
-		"CreationInFlightOverAnother": {reason: "We should wait for a creation in whose place there is another class, which may be deleted.", lease: held(other, pending("o", "", window)), live: Live{UID: "other-2", Version: "10"}, want: want{read: []Class{other}, refusal: inFlightFor(other, window)}},
-		"CreationOver":                {reason: "We should pass over a creation once its window is over.", lease: held(other, pending("o", "", 0)), want: want{read: []Class{other}, pending: []Pending{mine}}},
+		"CreatedAndDeleted": {
+			reason: "We should pass over a creation that we saw land, whatever became of it.",
+			lease:  landed,
+			want:   want{read: []Class{other}, pending: []Pending{mine}},
+		},
+		"CreationInFlight": {
+			reason: "We should wait for a creation that nobody saw land.",
+			lease:  held(other, pending("o", "", window)),
+			want:   want{read: []Class{other}, refusal: inFlightFor(other, window)},
+		},
+		"CreationInFlightOverAnother": {
+			reason: "We should wait for a creation in whose place there is another class, which may be deleted.",
+			lease:  held(other, pending("o", "", window)),
+			live:   Live{UID: "other-2", Version: "10"},
+			want:   want{read: []Class{other}, refusal: inFlightFor(other, window)},
+		},
+		"CreationOver": {
+			reason: "We should pass over a creation once its window is over.",
+			lease:  held(other, pending("o", "", 0)),
+			want:   want{read: []Class{other}, pending: []Pending{mine}},
+		},
 
-		"KnownDefault":     {reason: "We should refuse while there is a default that no Lease knows.", known: []Class{other}, live: Live{UID: "other-1", Seats: x}, want: want{read: []Class{other}, refusal: isDefault}},
-		"KnownNoMore":      {reason: "We should believe the API server rather than a cache.", known: []Class{other}, live: Live{UID: "other-1"}, want: want{read: []Class{other}, pending: []Pending{mine}}},
-		"KnownIsMe":        {reason: "We should not stand in our own way.", known: []Class{me}, want: want{pending: []Pending{mine}}},
-		"KnownIsTheHolder": {reason: "We should read a class once.", lease: held(other, pending("o", "10", window)), known: []Class{other}, want: want{read: []Class{other}, pending: []Pending{mine}}},
+		"KnownDefault": {
+			reason: "We should refuse while there is a default that no Lease knows.",
+			known:  []Class{other},
+			live:   Live{UID: "other-1", Seats: x},
+			want:   want{read: []Class{other}, refusal: isDefault},
+		},
+		"KnownNoMore": {
+			reason: "We should believe the API server rather than a cache.",
+			known:  []Class{other},
+			live:   Live{UID: "other-1"},
+			want:   want{read: []Class{other}, pending: []Pending{mine}},
+		},
+		"KnownIsMe": {reason: "We should not stand in our own way.", known: []Class{me}, want: want{pending: []Pending{mine}}},
+		"KnownIsTheHolder": {
+			reason: "We should read a class once.",
+			lease:  held(other, pending("o", "10", window)),
+			known:  []Class{other},
+			want:   want{read: []Class{other}, pending: []Pending{mine}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request, own := newRequest("10", "x"), stored

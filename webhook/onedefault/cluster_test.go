@@ -61,30 +61,45 @@ func TestDecodeRefuses(t *testing.T) {
 		edit   func(*coordinationv1.Lease)
 		quoted string
 	}{
-		"NoIdentity":        {"We should not take an empty holder for none.", identity(""), `""`},
-		"NoKind":            {"We should ask of which kind the holder is.", identity("me"), `"me"`},
-		"EmptyKind":         {"We should ask of which kind the holder is.", identity("/me"), `"/me"`},
-		"EmptyName":         {"We should ask for the name of the holder.", identity("golds.example.org/"), `"golds.example.org/"`},
-		"EmptyNamespace":    {"We should ask for the namespace of the holder.", identity("golds.example.org//me"), `"golds.example.org//me"`},
-		"TooManyParts":      {"We should not guess what the parts of a holder are.", identity("golds.example.org/team/me/too"), `"golds.example.org/team/me/too"`},
-		"NoUID":             {"We should not take another class of that name for the holder.", func(l *coordinationv1.Lease) { delete(l.Annotations, v1beta1.HolderUIDAnnotation) }, holder},
-		"NoPending":         {"We should not guess what may be in flight.", func(l *coordinationv1.Lease) { delete(l.Annotations, v1beta1.HolderPendingAnnotation) }, holder},
-		"NothingPending":    {"We should not take a Lease for free that names a holder.", pendingText("[]"), holder},
-		"Unreadable":        {"We should not guess what may be in flight.", pendingText(`[{"id":`), holder},
-		"NoID":              {"We should be able to distinguish writes.", pendingText(`[{"from":"10"}]`), holder},
-		"LongID":            {"We should read nothing longer than we write.", pendingText(`[{"id":"` + strings.Repeat("A", v1beta1.MaxUIDBytes+1) + `"}]`), holder},
-		"OddID":             {"We should read nothing that is longer when we write it.", pendingText(`[{"id":"<<<<"}]`), holder},
-		"OddBase":           {"We should read nothing that is longer when we write it.", pendingText(`[{"id":"1","from":"<<<<"}]`), holder},
-		"OddUID":            {"We should take no text for a uid.", func(l *coordinationv1.Lease) { l.Annotations[v1beta1.HolderUIDAnnotation] = "a b" }, holder},
-		"Crowded":           {"We should read no more than we write.", pendingText("[" + strings.Repeat(`{"id":"1"},`, v1beta1.MaxPendingDefaults) + `{"id":"2"}]`), holder},
-		"SomebodyElsesOnly": {"We should not take the Lease of a leader for ours.", func(l *coordinationv1.Lease) { identity("classbind-7d9f_5e1f")(l); l.Annotations = nil }, `"classbind-7d9f_5e1f"`},
+		"NoIdentity":     {"We should not take an empty holder for none.", identity(""), `""`},
+		"NoKind":         {"We should ask of which kind the holder is.", identity("me"), `"me"`},
+		"EmptyKind":      {"We should ask of which kind the holder is.", identity("/me"), `"/me"`},
+		"EmptyName":      {"We should ask for the name of the holder.", identity("golds.example.org/"), `"golds.example.org/"`},
+		"EmptyNamespace": {"We should ask for the namespace of the holder.", identity("golds.example.org//me"), `"golds.example.org//me"`},
+		"TooManyParts":   {"We should not guess what the parts of a holder are.", identity("golds.example.org/team/me/too"), `"golds.example.org/team/me/too"`},
+		"NoUID": {
+			"We should not take another class of that name for the holder.",
+			func(l *coordinationv1.Lease) { delete(l.Annotations, v1beta1.HolderUIDAnnotation) }, holder,
+		},
+		"NoPending": {
+			"We should not guess what may be in flight.", func(l *coordinationv1.Lease) { delete(l.Annotations, v1beta1.HolderPendingAnnotation) },
+			holder,
+		},
+		"NothingPending": {"We should not take a Lease for free that names a holder.", pendingText("[]"), holder},
+		"Unreadable":     {"We should not guess what may be in flight.", pendingText(`[{"id":`), holder},
+		"NoID":           {"We should be able to distinguish writes.", pendingText(`[{"from":"10"}]`), holder},
+		"LongID":         {"We should read nothing longer than we write.", pendingText(`[{"id":"` + strings.Repeat("A", v1beta1.MaxUIDBytes+1) + `"}]`), holder},
+		"OddID":          {"We should read nothing that is longer when we write it.", pendingText(`[{"id":"<<<<"}]`), holder},
+		"OddBase":        {"We should read nothing that is longer when we write it.", pendingText(`[{"id":"1","from":"<<<<"}]`), holder},
+		"OddUID":         {"We should take no text for a uid.", func(l *coordinationv1.Lease) { l.Annotations[v1beta1.HolderUIDAnnotation] = "a b" }, holder},
+		"Crowded": {
+			"We should read no more than we write.", pendingText("[" + strings.Repeat(`{"id":"1"},`, v1beta1.MaxPendingDefaults) + `{"id":"2"}]`),
+			holder,
+		},
+		"SomebodyElsesOnly": {
+			"We should not take the Lease of a leader for ours.",
+			func(l *coordinationv1.Lease) { identity("classbind-7d9f_5e1f")(l); l.Annotations = nil }, `"classbind-7d9f_5e1f"`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLease()
 			tc.edit(l)
 			l.Namespace = "classbind-system"
 			got, err := decode(l)
-			require.EqualError(t, err, "somebody else changed it (holderIdentity "+tc.quoted+"): kubectl delete lease "+leaseName+" --namespace classbind-system", tc.reason)
+			require.EqualError(
+				t, err, "somebody else changed it (holderIdentity "+tc.quoted+"): kubectl delete lease "+leaseName+" --namespace classbind-system",
+				tc.reason,
+			)
 			assert.Zero(t, got, tc.reason)
 		})
 	}
@@ -169,7 +184,10 @@ func TestTooManySeats(t *testing.T) {
 	for n := range v1beta1.MaxSeatLeases {
 		require.NoError(t, take(of(n), golds, "team"), "We should count what we write ourselves.")
 	}
-	require.ErrorContains(t, take(of(-1), golds, "team"), `"golds.example.org" classes in namespace "team" are, or were, the default of 1000 partitions`, "We should record no more.")
+	require.ErrorContains(
+		t, take(of(-1), golds, "team"), `"golds.example.org" classes in namespace "team" are, or were, the default of 1000 partitions`,
+		"We should record no more.",
+	)
 	require.NoError(t, take(of(-2), silvers, "team"))
 	require.Error(t, take(of(-2), golds, "team"), "We should count a Lease that another share had.")
 	require.Error(t, take(inventory.Seat{ClaimKind: claims.ClaimKind, Namespace: "team"}, golds, "team"), "We should count the seats of namespaces.")
@@ -197,13 +215,21 @@ func TestCollect(t *testing.T) {
 		taken   bool
 		deletes bool
 	}{
-		"Free":             {reason: "We should delete a Lease that an older release has left free.", free: true, deletes: true},
-		"Gone":             {reason: "We should delete the Lease of a class that is gone, once its write is over.", after: window, deletes: true},
-		"MayComeBack":      {reason: "We should keep a Lease whose write may be in flight.", live: Live{UID: "me-1", Version: "10"}, after: window - time.Second},
-		"Default":          {reason: "We should keep the Lease of a default for ever.", live: Live{UID: "me-1", Version: "11", Seats: []inventory.Seat{claims}}, after: time.Hour},
-		"DefaultElsewhere": {reason: "We should delete the Lease of a class that has moved away.", live: Live{UID: "me-1", Version: "11", Seats: seats("elsewhere.example.org")}, deletes: true},
-		"Unreadable":       {reason: "We should keep the Lease of a class that we cannot read.", liveErr: forbidden, after: time.Hour},
-		"Taken":            {reason: "We should keep a Lease that was taken meanwhile.", after: window, taken: true},
+		"Free":        {reason: "We should delete a Lease that an older release has left free.", free: true, deletes: true},
+		"Gone":        {reason: "We should delete the Lease of a class that is gone, once its write is over.", after: window, deletes: true},
+		"MayComeBack": {reason: "We should keep a Lease whose write may be in flight.", live: Live{UID: "me-1", Version: "10"}, after: window - time.Second},
+		"Default": {
+			reason: "We should keep the Lease of a default for ever.",
+			live:   Live{UID: "me-1", Version: "11", Seats: []inventory.Seat{claims}},
+			after:  time.Hour,
+		},
+		"DefaultElsewhere": {
+			reason:  "We should delete the Lease of a class that has moved away.",
+			live:    Live{UID: "me-1", Version: "11", Seats: seats("elsewhere.example.org")},
+			deletes: true,
+		},
+		"Unreadable": {reason: "We should keep the Lease of a class that we cannot read.", liveErr: forbidden, after: time.Hour},
+		"Taken":      {reason: "We should keep a Lease that was taken meanwhile.", after: window, taken: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -268,7 +294,10 @@ func TestSightings(t *testing.T) {
 		events.Add(stored)
 		synctest.Wait()
 		time.Sleep(window - time.Second)
-		assert.Equal(t, []time.Duration{time.Second}, left(), "We should count from the moment at which we saw the Lease written, not from that at which somebody asks.")
+		assert.Equal(
+			t, []time.Duration{time.Second}, left(),
+			"We should count from the moment at which we saw the Lease written, not from that at which somebody asks.",
+		)
 		write(pending("1", "10", 0), pending("2", "10", 0))
 		assert.Equal(t, []time.Duration{time.Second, window}, left(), "We should count each write for itself, and one that we see for the first time from now.")
 		time.Sleep(time.Hour)

@@ -22,7 +22,8 @@ func FuzzLease(f *testing.F) {
 	}
 	for _, pending := range []string{
 		"", "null", "[]", "{}", `[{}]`, `[null]`, `[{"id":""}]`, `[{"id":"A"},{"id":"A"}]`, `[{"id":"A","from":"\u2028<\ud800"}]`, `[{"ID":"A","more":[[]]}]`,
-		`[{"id":"A"}] `, `[{"id":"A"}]x`, `[{"id":1}]`, "[" + strings.Repeat(`{"id":"A"},`, 7) + `{"id":"B"}]`, "[" + strings.Repeat(`{"id":"A"},`, 8) + `{"id":"B"}]`, "\xff", `[{"id":"` + strings.Repeat("<", 2000) + `"}]`,
+		`[{"id":"A"}] `, `[{"id":"A"}]x`, `[{"id":1}]`, "[" + strings.Repeat(`{"id":"A"},`, 7) + `{"id":"B"}]`,
+		"[" + strings.Repeat(`{"id":"A"},`, 8) + `{"id":"B"}]`, "\xff", `[{"id":"` + strings.Repeat("<", 2000) + `"}]`,
 	} {
 		f.Add("sqlclasses.example.org/aws/gold", "5e1f", pending, byte(7))
 	}
@@ -72,7 +73,9 @@ func FuzzLease(f *testing.F) {
 
 // edited has the fields whose bits are set in there.
 func edited(holder, uid, pending string, there byte) *coordinationv1.Lease {
-	object := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "default.claims", Namespace: "classbind-system", ResourceVersion: "7", Annotations: map[string]string{}}}
+	object := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "default.claims", Namespace: "classbind-system", ResourceVersion: "7", Annotations: map[string]string{}},
+	}
 	if there&1 != 0 {
 		object.Spec.HolderIdentity = &holder
 	}

@@ -115,12 +115,27 @@ func TestAdmitWaits(t *testing.T) {
 		dryRun  bool
 		want    want
 	}{
-		"AtOnce":               {reason: "We should not wait for what is default already.", becomes: otherDefault, want: want{refused: true}},
-		"Lands":                {reason: "We should wait until the other is stored, and say who won.", after: 25 * time.Millisecond, becomes: otherDefault, want: want{refused: true, took: 30 * time.Millisecond}},
-		"LandsAndIsUndone":     {reason: "We should wait until the other is out of the way.", after: 25 * time.Millisecond, becomes: Live{UID: "other-1"}, want: want{took: 30 * time.Millisecond}},
+		"AtOnce": {reason: "We should not wait for what is default already.", becomes: otherDefault, want: want{refused: true}},
+		"Lands": {
+			reason:  "We should wait until the other is stored, and say who won.",
+			after:   25 * time.Millisecond,
+			becomes: otherDefault,
+			want:    want{refused: true, took: 30 * time.Millisecond},
+		},
+		"LandsAndIsUndone": {
+			reason:  "We should wait until the other is out of the way.",
+			after:   25 * time.Millisecond,
+			becomes: Live{UID: "other-1"},
+			want:    want{took: 30 * time.Millisecond},
+		},
 		"DoesNotLand":          {reason: "We should give up in time to answer.", after: time.Hour, want: want{InFlight, true, maxWait}},
 		"DoesNotLandInADryRun": {reason: "We should answer a dry run as we would the request.", after: time.Hour, dryRun: true, want: want{InFlight, true, maxWait}},
-		"NoTime":               {reason: "We should answer what we know when there is no time left.", after: time.Hour, timeout: 25 * time.Millisecond, want: want{InFlight, true, 25 * time.Millisecond}},
+		"NoTime": {
+			reason:  "We should answer what we know when there is no time left.",
+			after:   time.Hour,
+			timeout: 25 * time.Millisecond,
+			want:    want{InFlight, true, 25 * time.Millisecond},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -188,16 +203,59 @@ func TestAdmitLeavesNothing(t *testing.T) {
 		disturb func(context.Context, *memory, Op, int) error
 		want    want
 	}{
-		"Refused":                        {reason: "We should write nothing where a seat is taken.", y: otherInFlight, live: otherDefault, want: want{refusal: second}},
-		"RefusedDryRun":                  {reason: "We should write nothing in a dry run.", y: otherInFlight, live: otherDefault, dryRun: true, want: want{refusal: second}},
-		"Overtaken":                      {reason: "We should take out what we wrote where another was faster.", disturb: overtake(nothing), want: want{refusal: second, writes: 2}},
-		"OvertakenAndNotTakenOutAtFirst": {reason: "We should try once more to take out what we wrote.", disturb: overtake(failing(WriteLease, "x", 2)), want: want{refusal: second, writes: 2}},
-		"OvertakenAndNotReadAgain":       {reason: "We should take out what we wrote where we cannot look again.", disturb: overtake(failing(ReadLease, "x", 2)), want: want{err: `cannot get the Lease of claim kind "x": connection refused`, writes: 2}},
-		"FirstLeaseNotRead":              {reason: "We should say which Lease we cannot get.", disturb: failing(ReadLease, "x", 1), want: want{err: `cannot get the Lease of claim kind "x": connection refused`}},
-		"FirstLeaseNotWritten":           {reason: "We should say which Lease we cannot write.", disturb: failing(WriteLease, "x", 1), want: want{err: `cannot write the Lease of claim kind "x": connection refused`}},
-		"SecondLeaseNotRead":             {reason: "We should write nothing where we cannot get a Lease.", disturb: failing(ReadLease, "y", 1), want: want{err: `cannot get the Lease of claim kind "y": connection refused`}},
-		"SecondLeaseNotWritten":          {reason: "We should take out the first write where we cannot do the second.", disturb: failing(WriteLease, "y", 1), want: want{err: `cannot write the Lease of claim kind "y": connection refused`, writes: 2}},
-		"ClassNotRead":                   {reason: "We should say which class we cannot read.", disturb: failing(ReadClass, "", 1), want: want{err: `cannot determine whether "golds.example.org/me" is a default class: connection refused; try again`}},
+		"Refused": {
+			reason: "We should write nothing where a seat is taken.",
+			y:      otherInFlight,
+			live:   otherDefault,
+			want:   want{refusal: second},
+		},
+		"RefusedDryRun": {
+			reason: "We should write nothing in a dry run.",
+			y:      otherInFlight,
+			live:   otherDefault,
+			dryRun: true,
+			want:   want{refusal: second},
+		},
+		"Overtaken": {
+			reason:  "We should take out what we wrote where another was faster.",
+			disturb: overtake(nothing),
+			want:    want{refusal: second, writes: 2},
+		},
+		"OvertakenAndNotTakenOutAtFirst": {
+			reason:  "We should try once more to take out what we wrote.",
+			disturb: overtake(failing(WriteLease, "x", 2)),
+			want:    want{refusal: second, writes: 2},
+		},
+		"OvertakenAndNotReadAgain": {
+			reason:  "We should take out what we wrote where we cannot look again.",
+			disturb: overtake(failing(ReadLease, "x", 2)),
+			want:    want{err: `cannot get the Lease of claim kind "x": connection refused`, writes: 2},
+		},
+		"FirstLeaseNotRead": {
+			reason:  "We should say which Lease we cannot get.",
+			disturb: failing(ReadLease, "x", 1),
+			want:    want{err: `cannot get the Lease of claim kind "x": connection refused`},
+		},
+		"FirstLeaseNotWritten": {
+			reason:  "We should say which Lease we cannot write.",
+			disturb: failing(WriteLease, "x", 1),
+			want:    want{err: `cannot write the Lease of claim kind "x": connection refused`},
+		},
+		"SecondLeaseNotRead": {
+			reason:  "We should write nothing where we cannot get a Lease.",
+			disturb: failing(ReadLease, "y", 1),
+			want:    want{err: `cannot get the Lease of claim kind "y": connection refused`},
+		},
+		"SecondLeaseNotWritten": {
+			reason:  "We should take out the first write where we cannot do the second.",
+			disturb: failing(WriteLease, "y", 1),
+			want:    want{err: `cannot write the Lease of claim kind "y": connection refused`, writes: 2},
+		},
+		"ClassNotRead": {
+			reason:  "We should say which class we cannot read.",
+			disturb: failing(ReadClass, "", 1),
+			want:    want{err: `cannot determine whether "golds.example.org/me" is a default class: connection refused; try again`},
+		},
 		"ClassForbidden": {
 			reason: "We should say that we need a right where that is what is missing.",
 			disturb: func(_ context.Context, _ *memory, op Op, _ int) error {
@@ -206,7 +264,10 @@ func TestAdmitLeavesNothing(t *testing.T) {
 				}
 				return fmt.Errorf("%w: %w", failure, apierrors.NewForbidden(schema.GroupResource{Resource: "golds"}, "me", errors.New("no")))
 			},
-			want: want{err: `cannot determine whether "golds.example.org/me" is a default class: connection refused: golds "me" is forbidden: no; let classbind read it, or delete the ClassKind "golds.example.org"`},
+			want: want{
+				err: `cannot determine whether "golds.example.org/me" is a default class: connection refused: golds "me" is forbidden: no; let classbind ` +
+					`read it, or delete the ClassKind "golds.example.org"`,
+			},
 		},
 		"WrittenAllTheSame": {
 			reason: "We should take out what was written though we were not told.",

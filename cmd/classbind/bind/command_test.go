@@ -41,8 +41,16 @@ func TestReport(t *testing.T) {
 		}, exit.Failed},
 		"Unmatched": {"We should show scripts that a claim has no class.", 2, "table", false, []string{"1 bound, 1 without a class, 0 left alone"}, exit.Unmatched},
 		"DryRun":    {"We should not say that anything was done.", 1, "table", true, []string{"had their class (dry run)\n"}, 0},
-		"JSON":      {"We should print an object for each.", 1, "json", true, []string{"\"kind\": \"Claim\",\n", "\"dryRun\": true\n}\n{\n", "\"kind\": \"Summary\",\n"}, 0},
-		"YAML":      {"We should print a document for each.", 1, "yaml", false, []string{"---\napiVersion: bind.classbind.io/v1beta1\n", "kind: Claim\n", "---\napiVersion: bind.classbind.io/v1beta1\nbound: 1\n"}, 0},
+		"JSON": {
+			"We should print an object for each.", 1, "json", true,
+			[]string{"\"kind\": \"Claim\",\n", "\"dryRun\": true\n}\n{\n", "\"kind\": \"Summary\",\n"},
+			0,
+		},
+		"YAML": {
+			"We should print a document for each.", 1, "yaml", false,
+			[]string{"---\napiVersion: bind.classbind.io/v1beta1\n", "kind: Claim\n", "---\napiVersion: bind.classbind.io/v1beta1\nbound: 1\n"},
+			0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder

@@ -38,7 +38,8 @@ func TestWithoutACluster(t *testing.T) {
 	dir := t.TempDir()
 	absent, config, empty := filepath.Join(dir, "absent"), filepath.Join(dir, "config"), filepath.Join(dir, "empty")
 	require.NoError(t, os.WriteFile(empty, []byte("apiVersion: v1\nkind: Config\n"), 0o600))
-	require.NoError(t, os.WriteFile(config, []byte("apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: https://localhost:1}}]\ncontexts: [{name: a, context: {cluster: a}}]\n"), 0o600))
+	require.NoError(t, os.WriteFile(config, []byte("apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: "+
+		"https://localhost:1}}]\ncontexts: [{name: a, context: {cluster: a}}]\n"), 0o600))
 	for name, tc := range map[string]struct {
 		reason string
 		env    string

@@ -38,20 +38,25 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 		g := rand.New(rand.NewPCG(13, uint64(i))) //nolint:gosec // It has to be reproducible.
 		one := func(of ...string) string { return of[g.IntN(len(of))] }
 		registrations := []string{
-			fmt.Sprintf(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"reference": %s, "selector": {"whenAbsent": %q}, "choice": {"strategy": %q, "seed": %q}, "whenUnmatched": %q}}`, one(
+			fmt.Sprintf(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": `+
+				`{"reference": %s, "selector": {"whenAbsent": %q}, "choice": {"strategy": %q, "seed": %q}, "whenUnmatched": %q}}`, one(
 				`{"path": ".spec.classRef", "whenEmpty": "LeaveAlone"}`, `{"path": ".spec.classRef"}`, `{"path": ".spec.classRef", "form": "TypedObjectReference"}`,
 				`{"path": ".spec.classRef", "form": "TypedLocalObjectReference"}`, `{"path": ".spec.classRef", "form": "GroupKindReference"}`,
 				`{"path": ".spec.classRef", "form": "KindReference", "whenEmpty": "LeaveAlone"}`, `{"path": ".spec.classRef", "form": "NamespacedReference"}`,
 				`{"path": ".spec.classRef", "form": "LocalObjectReference", "whenParentAbsent": "LeaveAlone"}`, `{"path": ".spec.classRef", "form": "Name"}`,
 				`{"label": "example.org/class", "form": "Name", "whenEmpty": "LeaveAlone"}`, `{"annotation": "example.org/class", "form": "Name"}`),
 				one("Default", "Default", "Any", "LeaveAlone"), one("Random", "WeightedRandom", "HighestWeight"), one("Claim", "Request"), one("Admit", "Deny")),
-			classKind, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "slowclasses.example.org"}, "spec": {"claimKinds": [{"name": "` + one("databases.example.org", "others.example.org") + `"}], "weight": {"path": ".weight"}}}`,
+			classKind,
+			`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "slowclasses.example.org"}, "spec": {"claimKinds": [{"name": "` +
+				one("databases.example.org", "others.example.org") + `"}], "weight": {"path": ".weight"}}}`,
 		}
 		for n := range g.IntN(12) {
 			kind := one("FastClass", "SlowClass")
 			registrations = append(registrations, fmt.Sprintf(
-				`{"apiVersion": "example.org/v1", "kind": %q, "weight": %s, "metadata": {"name": "class-%d", "labels": {"tier": %q, "region": %q}, "annotations": {"resourceclass.crossplane.io/weight": %q, "resourceclass.crossplane.io/is-default-class": %q, "classbind.io/cordoned": %q}}}`,
-				kind, one("0", "1", "7", "-1"), n, one("gold", "silver"), one("eu", "us"), one("0", "1", "7", "much"), one("true", "false", "false", "false"), one("true", "false", "false", "false")))
+				`{"apiVersion": "example.org/v1", "kind": %q, "weight": %s, "metadata": {"name": "class-%d", "labels": {"tier": %q, "region": %q}, `+
+					`"annotations": {"resourceclass.crossplane.io/weight": %q, "resourceclass.crossplane.io/is-default-class": %q, "classbind.io/cordoned": %q}}}`,
+				kind, one("0", "1", "7", "-1"), n, one("gold", "silver"), one("eu", "us"), one("0", "1", "7", "much"),
+				one("true", "false", "false", "false"), one("true", "false", "false", "false")))
 		}
 		d := documentsOf(t, fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"namespace": "team", %s%s}%s}`,
 			one(fmt.Sprintf(`"name": "claim-%d"`, i), fmt.Sprintf(`"name": "claim-%d"`, i), `"generateName": "claim-"`),
@@ -63,7 +68,8 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 				`, "spec": {"classSelector": {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["gold"]}]}}`,
 				`, "spec": {"classSelector": {"matchExpressions": [{"key": "tier", "operator": "Foo"}]}}`,
 				`, "spec": {"classSelector": "gold"}`, `, "spec": {"classRef": "a"}`, `, "spec": {"classRef": ""}`,
-				`, "spec": {"classRef": {"kind": "FastClass"}, "classSelector": {}}`, `, "spec": {"classRef": {"kind": "FastClass", "name": ""}}`, `, "spec": {"resourceRef": {}}`)))[0]
+				`, "spec": {"classRef": {"kind": "FastClass"}, "classSelector": {}}`, `, "spec": {"classRef": {"kind": "FastClass", "name": ""}}`,
+				`, "spec": {"resourceRef": {}}`)))[0]
 
 		outcomes[answeredAlike(t, registrations, d, v1beta1.Seed(one("", string(v1beta1.SeedClaim), "Day"))).Outcome]++
 	}

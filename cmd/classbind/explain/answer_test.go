@@ -39,29 +39,93 @@ func TestCheck(t *testing.T) {
 		outcome           string // Bound unless set
 		code, field, want string
 	}{
-		"Right":                {reason: "We should explain a claim without a mistake.", claim: goldClaim, crd: true},
-		"Group":                {reason: "We should leave alone a kind of another group.", claim: typed("example.org/v1", "exmaple.org/v1"), outcome: "LeftAlone", code: "NotRegistered"},
-		"OtherKind":            {reason: "We should not say that all is well where a ClaimKind may be that of the claim.", claim: typed("Database", "Queue"), outcome: "Unmatched", code: "NotRegistered"},
-		"Kind":                 {reason: "We should refuse a kind that looks like a typing error.", claim: typed(`"Database"`, `"Databse"`), crd: true, outcome: "Malformed", code: "UnknownKind", field: "kind", want: "no ClaimKind registers this kind: did you mean Database?"},
-		"ClassKind":            {reason: "We should leave alone a class, whatever it resembles.", claim: typed("Database", "Databasese"), outcome: "LeftAlone", code: "NotRegistered"},
-		"Version":              {reason: "We should refuse a version that nobody serves.", claim: typed("example.org/v1", "example.org/v9"), crd: true, outcome: "Malformed", code: "UnknownVersion", field: "apiVersion", want: `the CRD "databases.example.org" does not serve the version "v9": set apiVersion to example.org/v1`},
+		"Right": {reason: "We should explain a claim without a mistake.", claim: goldClaim, crd: true},
+		"Group": {
+			reason:  "We should leave alone a kind of another group.",
+			claim:   typed("example.org/v1", "exmaple.org/v1"),
+			outcome: "LeftAlone",
+			code:    "NotRegistered",
+		},
+		"OtherKind": {
+			reason:  "We should not say that all is well where a ClaimKind may be that of the claim.",
+			claim:   typed("Database", "Queue"),
+			outcome: "Unmatched",
+			code:    "NotRegistered",
+		},
+		"Kind": {
+			reason:  "We should refuse a kind that looks like a typing error.",
+			claim:   typed(`"Database"`, `"Databse"`),
+			crd:     true,
+			outcome: "Malformed",
+			code:    "UnknownKind",
+			field:   "kind",
+			want:    "no ClaimKind registers this kind: did you mean Database?",
+		},
+		"ClassKind": {
+			reason:  "We should leave alone a class, whatever it resembles.",
+			claim:   typed("Database", "Databasese"),
+			outcome: "LeftAlone",
+			code:    "NotRegistered",
+		},
+		"Version": {
+			reason:  "We should refuse a version that nobody serves.",
+			claim:   typed("example.org/v1", "example.org/v9"),
+			crd:     true,
+			outcome: "Malformed",
+			code:    "UnknownVersion",
+			field:   "apiVersion",
+			want:    `the CRD "databases.example.org" does not serve the version "v9": set apiVersion to example.org/v1`,
+		},
 		"VersionWithoutSchema": {reason: "We should believe what we cannot check.", claim: typed("example.org/v1", "example.org/v9")},
-		"Field":                {reason: "We should not bind to the default a claim whose selector the API server drops.", claim: typed("classSelector", "classselector"), crd: true, outcome: "Malformed", code: "UnknownField", field: "spec.classselector", want: "the schema has no such field: did you mean spec.classSelector?"},
-		"FieldWithoutSchema":   {reason: "We should know the fields that the ClaimKind reads.", claim: typed("classSelector", "clasSelector"), outcome: "Malformed", code: "UnknownField", field: "spec.clasSelector", want: "did you mean spec.classSelector?"},
+		"Field": {
+			reason:  "We should not bind to the default a claim whose selector the API server drops.",
+			claim:   typed("classSelector", "classselector"),
+			crd:     true,
+			outcome: "Malformed",
+			code:    "UnknownField",
+			field:   "spec.classselector",
+			want:    "the schema has no such field: did you mean spec.classSelector?",
+		},
+		"FieldWithoutSchema": {
+			reason:  "We should know the fields that the ClaimKind reads.",
+			claim:   typed("classSelector", "clasSelector"),
+			outcome: "Malformed",
+			code:    "UnknownField",
+			field:   "spec.clasSelector",
+			want:    "did you mean spec.classSelector?",
+		},
 		"Annotation": {
 			reason:  "We should see a typing error in classbind's own annotation.",
 			claim:   `{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine", "annotations": {"classbind.io/class-selctor": "tier=gold"}}}`,
-			outcome: "Malformed", code: "UnknownField", field: "metadata.annotations.classbind.io/class-selctor", want: "did you mean metadata.annotations.classbind.io/class-selector?",
+			outcome: "Malformed",
+			code:    "UnknownField",
+			field:   "metadata.annotations.classbind.io/class-selctor",
+			want:    "did you mean metadata.annotations.classbind.io/class-selector?",
 		},
-		"AnyField": {reason: "We should refuse a field that resembles none.", claim: claim(`{"classSelector": {}, "size": 3}`), crd: true, outcome: "Malformed", code: "UnknownField", field: "spec.size", want: "correct or remove it"},
+		"AnyField": {
+			reason:  "We should refuse a field that resembles none.",
+			claim:   claim(`{"classSelector": {}, "size": 3}`),
+			crd:     true,
+			outcome: "Malformed",
+			code:    "UnknownField",
+			field:   "spec.size",
+			want:    "correct or remove it",
+		},
 		"Nested": {
 			reason: "We should refuse a field in a list.", claim: claim(`{"classSelector": {"matchExpressions": [{"key": "tier", "operater": "Exists"}]}}`), crd: true,
-			outcome: "Malformed", code: "UnknownField", field: "spec.classSelector.matchExpressions[0].operater", want: "did you mean spec.classSelector.matchExpressions[0].operator?",
+			outcome: "Malformed",
+			code:    "UnknownField",
+			field:   "spec.classSelector.matchExpressions[0].operater",
+			want:    "did you mean spec.classSelector.matchExpressions[0].operator?",
 		},
-		"OtherFields": {reason: "We should not take the fields of other controllers for typing errors.", claim: claim(`{"classSelector": {}, "claimRef": {"name": "a"}, "resourceRefs": []}`)},
+		"OtherFields": {
+			reason: "We should not take the fields of other controllers for typing errors.",
+			claim:  claim(`{"classSelector": {}, "claimRef": {"name": "a"}, "resourceRefs": []}`),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			classes := documents(claimKind, classKind, goldClass, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "databaseses.example.org"}}`,
+			classes := documents(claimKind, classKind, goldClass, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": `+
+				`"databaseses.example.org"}}`,
 				`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "dbs.example.org"}}`)
 			if tc.crd {
 				classes = documents(classes, databaseCRD)
@@ -96,9 +160,11 @@ func TestTheFirstClaimTellsTheKind(t *testing.T) {
 func TestDecode(t *testing.T) {
 	const crd = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "databases.example.org"},
 		"spec": {"group": "example.org", "scope": "Namespaced", "names": {"plural": "databases", "kind": "Database"}, "versions": [
-			{"name": "v1", "served": true, "schema": {"openAPIV3Schema": {"type": "object", "properties": {"metadata": {"type": "object"}, "spec": {"type": "object", "properties": {
+			{"name": "v1", "served": true, "schema": {"openAPIV3Schema": {"type": "object", "properties": {"metadata": {"type": "object"},
+			"spec": {"type": "object", "properties": {
 				"classSelector": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-				"classRef": {"type": "object", "properties": {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "name": {"type": "string"}, "since": {"type": "string", "default": "now"}}}}}}}}}]}}`
+				"classRef": {"type": "object", "properties": {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "name": {"type": "string"},
+				"since": {"type": "string", "default": "now"}}}}}}}}}]}}`
 	gold := func(more string) string { return strings.Replace(goldClaim, `"spec": {`, `"spec": {`+more, 1) }
 	metadata := func(more string) string { return strings.Replace(goldClaim, `"name"`, more+`, "name"`, 1) }
 	for name, tc := range map[string]struct {
@@ -108,9 +174,24 @@ func TestDecode(t *testing.T) {
 		want          []string
 		notes         string
 	}{
-		"Many":          {reason: "We should bound the unknown fields.", claim: gold(`"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "g": 1, "h": 1, "i": 1, "j": 1, "k": 1, `), outcome: "Malformed", want: slices.Repeat([]string{"spec."}, v1beta1.MaxErrors)},
-		"MetadataField": {reason: "We should know the fields of metadata.", claim: metadata(`"lables": {"a": "b"}`), outcome: "Malformed", want: []string{"metadata.lables FieldUnknown the schema has no such field"}},
-		"Default":       {reason: "We should decide on a claim with its defaults, as the server does.", claim: goldClaim, crd: strings.ReplaceAll(crd, `"now"}}}`, `"now"}}, "default": {"name": "gold"}}`), outcome: "LeftAlone"},
+		"Many": {
+			reason:  "We should bound the unknown fields.",
+			claim:   gold(`"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "g": 1, "h": 1, "i": 1, "j": 1, "k": 1, `),
+			outcome: "Malformed",
+			want:    slices.Repeat([]string{"spec."}, v1beta1.MaxErrors),
+		},
+		"MetadataField": {
+			reason:  "We should know the fields of metadata.",
+			claim:   metadata(`"lables": {"a": "b"}`),
+			outcome: "Malformed",
+			want:    []string{"metadata.lables FieldUnknown the schema has no such field"},
+		},
+		"Default": {
+			reason:  "We should decide on a claim with its defaults, as the server does.",
+			claim:   goldClaim,
+			crd:     strings.ReplaceAll(crd, `"now"}}}`, `"now"}}, "default": {"name": "gold"}}`),
+			outcome: "LeftAlone",
+		},
 		"NotStructural": {
 			reason: "We should say that a schema is of no use.", claim: goldClaim, crd: strings.Replace(crd, `"type": "string"`, `"$ref": "#/a", "type": "string"`, 1),
 			notes: "the fields of the claim are not checked against the schema: CRD \"databases.example.org\": version \"v1\": the schema is not structural",
@@ -129,7 +210,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-const usualClass = `{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"name": "usual", "annotations": {"resourceclass.crossplane.io/is-default-class": "true"}}}`
+const usualClass = `{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"name": "usual", "annotations": ` +
+	`{"resourceclass.crossplane.io/is-default-class": "true"}}}`
 
 func TestExplainReferences(t *testing.T) {
 	const queue = `{"label": "kueue.x-k8s.io/queue-name", "form": "Name"}`
@@ -143,21 +225,64 @@ func TestExplainReferences(t *testing.T) {
 	}{
 		"Label": {
 			reason: "We should say where the reference is.", spec: `{"reference": ` + queue + `}`, metadata: `, "labels": {"kueue.x-k8s.io/queue-name": "mine"}`,
-			outcome: "LeftAlone", code: "Settled", message: "metadata.labels[kueue.x-k8s.io/queue-name] is set; --unbound explains", notes: `its class "fastclasses.example.org/mine" is not there`,
+			outcome: "LeftAlone",
+			code:    "Settled",
+			message: "metadata.labels[kueue.x-k8s.io/queue-name] is set; --unbound explains",
+			notes:   `its class "fastclasses.example.org/mine" is not there`,
 		},
-		"LabelMisspelt": {reason: "We should look for a misspelt label, which no schema can find.", spec: `{"reference": ` + queue + `}`, metadata: `, "labels": {"kueue.x-k8s.io/queue-nam": "mine"}`, outcome: "Malformed", code: "UnknownField", message: "did you mean metadata.labels.kueue.x-k8s.io/queue-name?"},
+		"LabelMisspelt": {
+			reason:   "We should look for a misspelt label, which no schema can find.",
+			spec:     `{"reference": ` + queue + `}`,
+			metadata: `, "labels": {"kueue.x-k8s.io/queue-nam": "mine"}`,
+			outcome:  "Malformed",
+			code:     "UnknownField",
+			message:  "did you mean metadata.labels.kueue.x-k8s.io/queue-name?",
+		},
 		"Annotation": {
-			reason: "We should name the annotation that the kind has.", spec: `{"selector": {"annotation": "example.org/select"}}`, claim: `{}`, metadata: `, "annotations": {"classbind.io/class-selector": "a=b", "example.org/select": "a in"}`,
-			outcome: "Malformed", code: "MalformedClaim", message: "metadata.annotations[example.org/select]",
+			reason:   "We should name the annotation that the kind has.",
+			spec:     `{"selector": {"annotation": "example.org/select"}}`,
+			claim:    `{}`,
+			metadata: `, "annotations": {"classbind.io/class-selector": "a=b", "example.org/select": "a in"}`,
+			outcome:  "Malformed", code: "MalformedClaim", message: "metadata.annotations[example.org/select]",
 		},
 		"Given": {
-			reason: "We should say why a class is not for the claim.", spec: `{"reference": {"path": ".spec.ref"}}`, claim: `{"ref": {"kind": "SlowClass"}, "classSelector": {}}`,
+			reason:  "We should say why a class is not for the claim.",
+			spec:    `{"reference": {"path": ".spec.ref"}}`,
+			claim:   `{"ref": {"kind": "SlowClass"}, "classSelector": {}}`,
 			outcome: "Unmatched", code: "NoMatchingClass", message: "dropped: 1 of another group, kind or namespace than the class reference of the claim says",
 		},
-		"EmptyNameIsSet": {reason: "We should take an empty name for one.", spec: `{"reference": {"path": ".spec.ref", "form": "Name", "whenEmpty": "LeaveAlone"}}`, claim: `{"ref": ""}`, outcome: "LeftAlone", code: "Settled", message: "spec.ref is set"},
-		"Parent":         {reason: "We should say what is absent.", spec: `{"reference": {"path": ".spec.topology.classRef", "whenParentAbsent": "LeaveAlone"}}`, claim: `{}`, outcome: "LeftAlone", code: "ParentAbsent", message: "the parent of .spec.topology.classRef is absent, and whenParentAbsent is LeaveAlone"},
-		"NoSelector":     {reason: "We should say what is absent.", spec: `{"selector": {"whenAbsent": "LeaveAlone"}}`, claim: `{}`, outcome: "LeftAlone", code: "NoSelector", message: "the claim has no class selector, and selector.whenAbsent is LeaveAlone"},
-		"Any":            {reason: "We should say why the claim gets any class.", spec: `{"selector": {"whenAbsent": "Any"}}`, claim: `{}`, outcome: "Bound", code: "AnyClass", message: "the only class that is there, and a claim without a class selector gets any, because selector.whenAbsent is Any"},
+		"EmptyNameIsSet": {
+			reason:  "We should take an empty name for one.",
+			spec:    `{"reference": {"path": ".spec.ref", "form": "Name", "whenEmpty": "LeaveAlone"}}`,
+			claim:   `{"ref": ""}`,
+			outcome: "LeftAlone",
+			code:    "Settled",
+			message: "spec.ref is set",
+		},
+		"Parent": {
+			reason:  "We should say what is absent.",
+			spec:    `{"reference": {"path": ".spec.topology.classRef", "whenParentAbsent": "LeaveAlone"}}`,
+			claim:   `{}`,
+			outcome: "LeftAlone",
+			code:    "ParentAbsent",
+			message: "the parent of .spec.topology.classRef is absent, and whenParentAbsent is LeaveAlone",
+		},
+		"NoSelector": {
+			reason:  "We should say what is absent.",
+			spec:    `{"selector": {"whenAbsent": "LeaveAlone"}}`,
+			claim:   `{}`,
+			outcome: "LeftAlone",
+			code:    "NoSelector",
+			message: "the claim has no class selector, and selector.whenAbsent is LeaveAlone",
+		},
+		"Any": {
+			reason:  "We should say why the claim gets any class.",
+			spec:    `{"selector": {"whenAbsent": "Any"}}`,
+			claim:   `{}`,
+			outcome: "Bound",
+			code:    "AnyClass",
+			message: "the only class that is there, and a claim without a class selector gets any, because selector.whenAbsent is Any",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			claim := fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine"%s}, "spec": %s}`, tc.metadata, cmp.Or(tc.claim, "{}"))
@@ -172,8 +297,11 @@ func TestExplainReferences(t *testing.T) {
 }
 
 func TestExplainCountsClaims(t *testing.T) {
-	second := `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "second"}, "spec": {"claims": {"resource": "databases.example.org"}, "reference": {"path": ".spec.second"}, "selector": {"annotation": "example.org/second"}}}`
-	got := offline(t, `{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine"}, "spec": {}}`, documents(claimKind, second, classKind, usualClass))
+	second := `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "second"}, "spec": {"claims": {"resource": ` +
+		`"databases.example.org"}, "reference": {"path": ".spec.second"}, "selector": {"annotation": "example.org/second"}}}`
+	got := offline(t, `{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine"}, "spec": {}}`, documents(
+		claimKind, second, classKind, usualClass,
+	))
 	assert.Contains(t, got.stdout, "by databases.example.org: bound to FastClass/usual")
 	assert.Contains(t, got.stdout, "by second: no class")
 	assert.Equal(t, 1, got.status, "We should say that a class is missing, though there is one.")
@@ -191,10 +319,14 @@ func TestExplainNotRegistered(t *testing.T) {
 
 // TestUnboundKeepsTheAuthors explains bound claims as if they were created now, whose authors gave a part of the reference.
 func TestUnboundKeepsTheAuthors(t *testing.T) {
-	const kinds = `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"reference": {"path": ".spec.ref", "whenAbsent": "LeaveAlone"}}}`
+	const kinds = `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": ` +
+		`{"reference": {"path": ".spec.ref", "whenAbsent": "LeaveAlone"}}}`
 	slow := strings.NewReplacer("FastClass", "SlowClass", "fastclasses", "slowclasses", "usual", "late", `"true"`, `"false"`).Replace
 	managed := func(manager, fields string) string {
-		return fmt.Sprintf(`, "managedFields": [{"manager": %q, "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:ref": {%s}}}}]`, manager, fields)
+		return fmt.Sprintf(
+			`, "managedFields": [{"manager": %q, "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:ref": {%s}}}}]`,
+			manager, fields,
+		)
 	}
 	for name, tc := range map[string]struct {
 		reason, managed, ref string
@@ -203,10 +335,16 @@ func TestUnboundKeepsTheAuthors(t *testing.T) {
 	}{
 		"Given":     {reason: "We should keep the kind of which the author says that it counts.", managed: managed("kubectl-create", `"f:kind": {}`), candidates: 1},
 		"BoundLate": {reason: "We should take away what late binding wrote.", managed: managed("classbind", `"f:kind": {}, "f:name": {}`), candidates: 2},
-		"Others":    {reason: "We should keep what no class has, and say what we do not know.", ref: `, "major": 16`, candidates: 2, note: "what the author wrote of .spec.ref is not known"},
+		"Others": {
+			reason:     "We should keep what no class has, and say what we do not know.",
+			ref:        `, "major": 16`,
+			candidates: 2,
+			note:       "what the author wrote of .spec.ref is not known",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			claim := fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine"%s}, "spec": {"classSelector": {}, "ref": {"kind": "SlowClass", "name": "late"%s}}}`, tc.managed, tc.ref)
+			claim := fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine"%s}, "spec": {"classSelector": {}, `+
+				`"ref": {"kind": "SlowClass", "name": "late"%s}}}`, tc.managed, tc.ref)
 			files := documents(kinds, classKind, slow(classKind), usualClass, slow(usualClass))
 			_, item := explained(t, claim, files, "--unbound")
 			assert.Equal(t, Bound, item.Outcome, item.Message)

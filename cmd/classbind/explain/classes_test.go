@@ -99,7 +99,9 @@ func TestClasses(t *testing.T) {
   FastClass/a   tier=gold     1        20%
   FastClass/b   tier=silver   1        20%
 `},
-		"Namespace": {reason: "We should ask about the namespace.", subject: "Namespace", allowed: map[string][]string{ofTeam: {"a", "c"}}, want: `databases.example.org in team: a claim may get 2 of 3 classes
+		"Namespace": {reason: "We should ask about the namespace.", subject: "Namespace", allowed: map[string][]string{
+			ofTeam: {"a", "c"},
+		}, want: `databases.example.org in team: a claim may get 2 of 3 classes
   Asked:   which classes namespace "team" may use
 
   CLASS         LABELS        WEIGHT   ODDS   WHY NOT
@@ -110,26 +112,80 @@ func TestClasses(t *testing.T) {
 		"OtherNamespace": {
 			reason: "We should ask about the namespace that is named, and exit with another status where it gets nothing.", subject: "Namespace",
 			allowed: map[string][]string{ofTeam: {"a", "c"}}, args: []string{"-n", "other"}, status: exit.Unmatched,
-			want: "databases.example.org in other: a claim may get 0 of 3 classes\n  Asked:   which classes namespace \"other\" may use\n", err: "error: a claim may get none of the classes\n",
+			want: "databases.example.org in other: a claim may get 0 of 3 classes\n  Asked:   which classes namespace \"other\" may use\n",
+			err:  "error: a claim may get none of the classes\n",
 		},
 		"NamespaceAs": {
-			reason: "We should say that it does not matter who creates the claim.", subject: "Namespace", allowed: map[string][]string{ofTeam: {"a"}}, args: []string{"--as", "jane"},
-			want: "may get 1 of 3 classes\n  Asked:   which classes namespace \"team\" may use\n  Note:    --as has no effect: it does not matter who creates the claim\n",
+			reason:  "We should say that it does not matter who creates the claim.",
+			subject: "Namespace",
+			allowed: map[string][]string{ofTeam: {"a"}},
+			args:    []string{"--as", "jane"},
+			want: "may get 1 of 3 classes\n  Asked:   which classes namespace \"team\" may use\n  Note:    --as has no effect: it does not matter who " +
+				"creates the claim\n",
 		},
-		"Requester":      {reason: "We should ask about whoever runs the command.", subject: "Requester", allowed: map[string][]string{"staff": {"b"}}, want: "a claim may get 1 of 3 classes\n  Asked:   which classes user \"me\" may use\n"},
-		"RequesterAlone": {reason: "We should ask about ourselves where we may not ask about others.", subject: "Requester", allowed: map[string][]string{me: {"b"}}, alone: true, want: "  FastClass/b   tier=silver   1        100%\n"},
-		"RequesterAs":    {reason: "We should ask about another user.", subject: "Requester", allowed: map[string][]string{"jane": {"a"}, me: {"b"}}, args: []string{"--as", "jane"}, want: "  Asked:   which classes user \"jane\" may use\n\n  CLASS         LABELS        WEIGHT   ODDS   WHY NOT\n  FastClass/a   tier=gold     1        100%\n"},
-		"Groups":         {reason: "We should ask with groups.", subject: "Requester", allowed: map[string][]string{"dev": {"a"}, "ops": {"b"}}, args: []string{"--as", "jane", "--as-group", "dev", "--as-group", "ops"}, want: "a claim may get 2 of 3 classes\n"},
-		"Authenticated":  {reason: "We should give every user the group that the API server gives.", subject: "Requester", allowed: map[string][]string{"system:authenticated": {"a"}}, args: []string{"--as", "jane", "--as-group", "dev"}, want: "a claim may get 1 of 3 classes\n"},
-		"ServiceAccount": {reason: "We should give a ServiceAccount its groups.", subject: "Requester", allowed: map[string][]string{ofTeam: {"a"}}, args: []string{"--as", "system:serviceaccount:team:robot"}, want: "a claim may get 1 of 3 classes\n"},
-		"OthersAlone":    {reason: "We should say which right is lacking.", subject: "Namespace", alone: true, status: exit.Failed, err: "you need the right to create subjectaccessreviews.authorization.k8s.io to ask about others: "},
-		"GroupAlone":     {reason: "We should need a user for a group, as kubectl does.", args: []string{"--as-group", "dev"}, status: exit.Failed, err: "--as-group: name the user, too, with --as"},
+		"Requester": {
+			reason:  "We should ask about whoever runs the command.",
+			subject: "Requester",
+			allowed: map[string][]string{"staff": {"b"}},
+			want:    "a claim may get 1 of 3 classes\n  Asked:   which classes user \"me\" may use\n",
+		},
+		"RequesterAlone": {
+			reason:  "We should ask about ourselves where we may not ask about others.",
+			subject: "Requester",
+			allowed: map[string][]string{me: {"b"}},
+			alone:   true,
+			want:    "  FastClass/b   tier=silver   1        100%\n",
+		},
+		"RequesterAs": {
+			reason:  "We should ask about another user.",
+			subject: "Requester",
+			allowed: map[string][]string{"jane": {"a"}, me: {"b"}},
+			args:    []string{"--as", "jane"},
+			want: "  Asked:   which classes user \"jane\" may use\n\n  CLASS         LABELS        WEIGHT   ODDS   WHY NOT\n  FastClass/a   " +
+				"tier=gold     1        100%\n",
+		},
+		"Groups": {
+			reason:  "We should ask with groups.",
+			subject: "Requester",
+			allowed: map[string][]string{"dev": {"a"}, "ops": {"b"}},
+			args:    []string{"--as", "jane", "--as-group", "dev", "--as-group", "ops"},
+			want:    "a claim may get 2 of 3 classes\n",
+		},
+		"Authenticated": {
+			reason:  "We should give every user the group that the API server gives.",
+			subject: "Requester",
+			allowed: map[string][]string{"system:authenticated": {"a"}},
+			args:    []string{"--as", "jane", "--as-group", "dev"},
+			want:    "a claim may get 1 of 3 classes\n",
+		},
+		"ServiceAccount": {
+			reason:  "We should give a ServiceAccount its groups.",
+			subject: "Requester",
+			allowed: map[string][]string{ofTeam: {"a"}},
+			args:    []string{"--as", "system:serviceaccount:team:robot"},
+			want:    "a claim may get 1 of 3 classes\n",
+		},
+		"OthersAlone": {
+			reason:  "We should say which right is lacking.",
+			subject: "Namespace",
+			alone:   true,
+			status:  exit.Failed,
+			err:     "you need the right to create subjectaccessreviews.authorization.k8s.io to ask about others: ",
+		},
+		"GroupAlone": {
+			reason: "We should need a user for a group, as kubectl does.",
+			args:   []string{"--as-group", "dev"},
+			status: exit.Failed,
+			err:    "--as-group: name the user, too, with --as",
+		},
 		"Expressions": {
 			reason: "We should judge what looks at no claim, and name the rest.",
 			spec: `{"claims": {"when": "claim.metadata.name == 'x'"}, "classes": {"fits": [
 				{"name": "Tenant", "expression": "class.metadata.labels.tier == namespaceObject.metadata.labels.tier", "message": "of another tenant"},
 				{"name": "Size", "expression": "claim.spec.size == class.metadata.labels.size"}]}}`,
-			answers: object{"/api/v1/namespaces/team": object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": object{"tier": "gold"}}}},
+			answers: object{
+				"/api/v1/namespaces/team": object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": object{"tier": "gold"}}},
+			},
 			want: `databases.example.org in team: a claim may get 2 of 3 classes
   Note:    these expressions need a claim, and come on top: claims.when, classes.fits[Size]; classbind explain -f FILE judges them
 
@@ -150,13 +206,31 @@ func TestClasses(t *testing.T) {
 			spec: `{"classes": {"fits": [{"name": "User", "expression": "request.userInfo.uid == '7' && class.metadata.name != 'b'"}]}}`,
 			want: "a claim may get 2 of 3 classes\n",
 		},
-		"RequestUnknown": {reason: "We should judge no requester where nobody is named.", spec: `{"classes": {"fits": [{"name": "User", "expression": "request.userInfo.username == 'jane'"}]}}`, want: "a claim may get 3 of 3 classes\n  Note:    these expressions need a claim, and come on top: classes.fits[User]; "},
-		"Invalid":        {reason: "We should list nothing for a registration at fault.", status: exit.Failed, err: `cannot list the classes for claims of "databases.example.org": `, spec: `{"classes": {"fits": [{"name": "A", "expression": "claim."}]}}`},
-		"Excluded":       {reason: "We should say that no claim there is bound.", args: []string{"-n", "kube-system"}, status: exit.Unmatched, want: "databases.example.org in kube-system: a claim may get 0 of 0 classes\n  Because: claims in kube-system are never bound\n", err: "may get none"},
+		"RequestUnknown": {
+			reason: "We should judge no requester where nobody is named.",
+			spec:   `{"classes": {"fits": [{"name": "User", "expression": "request.userInfo.username == 'jane'"}]}}`,
+			want:   "a claim may get 3 of 3 classes\n  Note:    these expressions need a claim, and come on top: classes.fits[User]; ",
+		},
+		"Invalid": {
+			reason: "We should list nothing for a registration at fault.",
+			status: exit.Failed,
+			err:    `cannot list the classes for claims of "databases.example.org": `,
+			spec:   `{"classes": {"fits": [{"name": "A", "expression": "claim."}]}}`,
+		},
+		"Excluded": {
+			reason: "We should say that no claim there is bound.",
+			args:   []string{"-n", "kube-system"},
+			status: exit.Unmatched,
+			want:   "databases.example.org in kube-system: a claim may get 0 of 0 classes\n  Because: claims in kube-system are never bound\n",
+			err:    "may get none",
+		},
 		"Cordoned": {
 			reason: "We should say why a claim may not get a class that it is offered.",
 			answers: object{"/apis/example.org/v1/slowclasses": list("example.org/v1", "SlowClassList", object{
-				"apiVersion": "example.org/v1", "kind": "SlowClass", "metadata": object{"name": "c", "annotations": object{"classbind.io/cordoned": "true"}}, "spec": object{"weight": 3},
+				"apiVersion": "example.org/v1",
+				"kind":       "SlowClass",
+				"metadata":   object{"name": "c", "annotations": object{"classbind.io/cordoned": "true"}},
+				"spec":       object{"weight": 3},
 			})},
 			want: "  SlowClass/c   <none>        3               cordoned\n",
 		},
@@ -167,7 +241,12 @@ func TestClasses(t *testing.T) {
 			})},
 			want: "  SlowClass/c (default)   <none>        3        60%\n",
 		},
-		"Unknown": {reason: "We should say which kind is not registered.", args: []string{"-n", "team"}, status: exit.Failed, err: `no ClaimKind registers "Databse": did you mean Database?`},
+		"Unknown": {
+			reason: "We should say which kind is not registered.",
+			args:   []string{"-n", "team"},
+			status: exit.Failed,
+			err:    `no ClaimKind registers "Databse": did you mean Database?`,
+		},
 		"JSON": {
 			reason: "We should print JSON.", subject: "Namespace", allowed: map[string][]string{ofTeam: {"a", "c"}}, args: []string{"-o", "json"},
 			want: `            "tier": "silver"
@@ -242,7 +321,8 @@ func TestKindsUse(t *testing.T) {
 
 // TestExplainUse explains claims that may not use all classes.
 func TestExplainUse(t *testing.T) {
-	const claimKindOfNamespaces = `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"classes": {"use": {"subject": "Namespace"}}}}`
+	const claimKindOfNamespaces = `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, ` +
+		`"spec": {"classes": {"use": {"subject": "Namespace"}}}}`
 	for name, tc := range map[string]struct {
 		reason, subject string
 		allowed         map[string][]string
@@ -251,15 +331,38 @@ func TestExplainUse(t *testing.T) {
 		status          int
 	}{
 		"Namespace": {
-			reason: "We should show the odds among those that the namespace may use, and what it may not.", subject: "Namespace", allowed: map[string][]string{ofTeam: {"a"}},
+			reason:  "We should show the odds among those that the namespace may use, and what it may not.",
+			subject: "Namespace",
+			allowed: map[string][]string{ofTeam: {"a"}},
 			want: []string{
 				"Database team/mine: bound to FastClass/a\n", `Because: the only class that matches the selector "tier=gold" and that namespace "team" may use`,
-				"* FastClass/a   1        100%\n", "  SlowClass/c   not allowed for the claim\n", "  FastClass/b   tier=gold   tier=silver, and is not allowed for the claim\n",
+				"* FastClass/a   1        100%\n", "  SlowClass/c   not allowed for the claim\n",
+				"  FastClass/b   tier=gold   tier=silver, and is not allowed for the claim\n",
 			},
 		},
-		"Set":  {reason: "We should take whom --set names for who creates the claim.", subject: "Requester", allowed: map[string][]string{"dev": {"c"}}, args: []string{"--set", "request.userInfo.username=jane", "--set", "request.userInfo.groups=dev"}, want: []string{"bound to SlowClass/c", `that user "jane" may use`}},
-		"Both": {reason: "We should not pick one of two.", args: []string{"--as", "jane", "--set", "request.userInfo.username=joe"}, status: exit.Failed, want: []string{"--as: --set says who creates the claim, too: leave out one or the other"}},
-		"None": {reason: "We should say what it may use.", subject: "Namespace", allowed: map[string][]string{ofTeam: {"b"}}, status: exit.Unmatched, want: []string{`no class that namespace "team" may use matches the selector "tier=gold": it may use FastClass/b`, "  SlowClass/c   not allowed for the claim\n"}},
+		"Set": {
+			reason:  "We should take whom --set names for who creates the claim.",
+			subject: "Requester",
+			allowed: map[string][]string{"dev": {"c"}},
+			args:    []string{"--set", "request.userInfo.username=jane", "--set", "request.userInfo.groups=dev"},
+			want:    []string{"bound to SlowClass/c", `that user "jane" may use`},
+		},
+		"Both": {
+			reason: "We should not pick one of two.",
+			args:   []string{"--as", "jane", "--set", "request.userInfo.username=joe"},
+			status: exit.Failed,
+			want:   []string{"--as: --set says who creates the claim, too: leave out one or the other"},
+		},
+		"None": {
+			reason:  "We should say what it may use.",
+			subject: "Namespace",
+			allowed: map[string][]string{ofTeam: {"b"}},
+			status:  exit.Unmatched,
+			want: []string{
+				`no class that namespace "team" may use matches the selector "tier=gold": it may use FastClass/b`,
+				"  SlowClass/c   not allowed for the claim\n",
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := newReviewer(tc.subject, tc.allowed, "")

@@ -77,7 +77,13 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if failure {
 		w.WriteHeader(status)
 		reason := map[int]metav1.StatusReason{403: metav1.StatusReasonForbidden, 404: metav1.StatusReasonNotFound, 503: metav1.StatusReasonServiceUnavailable}[status]
-		answer = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(status), Reason: reason, Message: string(reason)}
+		answer = metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+			Status:   metav1.StatusFailure,
+			Code:     int32(status),
+			Reason:   reason,
+			Message:  string(reason),
+		}
 	}
 	_ = json.NewEncoder(w).Encode(answer)
 }
@@ -118,8 +124,14 @@ func class(kind, name, tier string) object {
 
 // claimKinds has one, with this in its spec.
 func claimKinds(spec string, status object) object {
-	merged, err := jsonpatch.MergePatch([]byte(`{"reference": {"path": ".spec.classRef", "form": "ObjectReference"}, "selector": {"path": ".spec.classSelector"}, "claims": {"skipIfSet": [{"path": ".spec.resourceRef"}],
-		"namespaceSelector": {}}, "classes": {}, "choice": {"strategy": "WeightedRandom", "seed": "Claim"}, "whenUnmatched": "Admit", "admission": {"failurePolicy": "Fail"}}`), []byte(cmp.Or(spec, "{}")))
+	merged, err := jsonpatch.MergePatch(
+		[]byte(
+			`{"reference": {"path": ".spec.classRef", "form": "ObjectReference"}, "selector": {"path": ".spec.classSelector"},
+			"claims": {"skipIfSet": [{"path": ".spec.resourceRef"}],
+		"namespaceSelector": {}}, "classes": {}, "choice": {"strategy": "WeightedRandom", "seed": "Claim"}, "whenUnmatched": "Admit",
+		"admission": {"failurePolicy": "Fail"}}`,
+		), []byte(cmp.Or(spec, "{}")),
+	)
 	changed := object{}
 	if err := errors.Join(err, json.Unmarshal(merged, &changed)); err != nil {
 		panic(err)
@@ -144,11 +156,14 @@ func classKindSpec(weight object) object {
 // minimalCRD says the least.
 func minimalCRD(name, kind, scope string) string {
 	_, group, _ := strings.Cut(name, ".")
-	return fmt.Sprintf(`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": %q}, "spec": {"group": %q, "scope": %q, "names": {"kind": %q}, "versions": [{"name": "v1", "served": true}]}}`, name, group, scope, kind)
+	return fmt.Sprintf(`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": %q}, "spec": `+
+		`{"group": %q, "scope": %q, "names": {"kind": %q}, "versions": [{"name": "v1", "served": true}]}}`, name, group, scope, kind)
 }
 
 func condition(status, reason string) object {
-	return object{"conditions": []object{{"type": "Ready", "status": status, "reason": reason, "message": "as it is", "lastTransitionTime": "2026-01-01T00:00:00Z"}}}
+	return object{
+		"conditions": []object{{"type": "Ready", "status": status, "reason": reason, "message": "as it is", "lastTransitionTime": "2026-01-01T00:00:00Z"}},
+	}
 }
 
 func storedClaim(version, tier string) object {
@@ -162,14 +177,19 @@ func storedClaim(version, tier string) object {
 func newAPIServer(change func(answers map[string]any)) *apiServer {
 	groups := object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{group("classbind.io", "v1beta1"), group("example.org", "v1", "v1beta1")}}
 	s := &apiServer{accepted: map[string]string{}, asked: map[string]int{}, answers: map[string]any{
-		"/api":                       object{"kind": "APIVersions", "versions": []string{"v1"}},
-		"/api/v1":                    resources("v1", served("namespaces", "Namespace", false, "list", "watch")),
-		"/apis":                      groups,
-		"/apis/classbind.io":         group("classbind.io", "v1beta1"),
-		"/apis/example.org":          group("example.org", "v1", "v1beta1"),
-		resourcesPath:                resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"), served("slowclasses", "SlowClass", false, "list", "watch")),
-		"/apis/classbind.io/v1beta1": resources("classbind.io/v1beta1", served("claimkinds", "ClaimKind", false, "list"), served("classkinds", "ClassKind", false, "list")),
-		claimKindsPath:               claimKinds("", object{}),
+		"/api":               object{"kind": "APIVersions", "versions": []string{"v1"}},
+		"/api/v1":            resources("v1", served("namespaces", "Namespace", false, "list", "watch")),
+		"/apis":              groups,
+		"/apis/classbind.io": group("classbind.io", "v1beta1"),
+		"/apis/example.org":  group("example.org", "v1", "v1beta1"),
+		resourcesPath: resources(
+			"example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"),
+			served("slowclasses", "SlowClass", false, "list", "watch"),
+		),
+		"/apis/classbind.io/v1beta1": resources(
+			"classbind.io/v1beta1", served("claimkinds", "ClaimKind", false, "list"), served("classkinds", "ClassKind", false, "list"),
+		),
+		claimKindsPath: claimKinds("", object{}),
 		classKindsPath: list("classbind.io/v1beta1", "ClassKindList",
 			registration("ClassKind", "fastclasses.example.org", classKindSpec(object{"annotation": "weight"}), condition("True", "Served")),
 			registration("ClassKind", "slowclasses.example.org", classKindSpec(object{"path": ".spec.weight"}), condition("True", "Served"))),
@@ -188,7 +208,9 @@ func TestExplainCluster(t *testing.T) {
 			registration("ClassKind", "fastclasses.example.org", classKindSpec(object{"annotation": "weight"}), object{}),
 			registration("ClassKind", "slowclasses.example.org", classKindSpec(object{"path": ".spec.weight"}), slow))
 	}
-	pruned := object{"conditions": []object{{"type": "PathsValid", "status": "False", "reason": "ReferencePruned", "message": "as it is", "lastTransitionTime": "2026-01-01T00:00:00Z"}}}
+	pruned := object{"conditions": []object{
+		{"type": "PathsValid", "status": "False", "reason": "ReferencePruned", "message": "as it is", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+	}}
 	const fastAlone = "* FastClass/a   1        100%\n"
 	const planPath = "/apis/example.org/v1/namespaces/team/plans/standard"
 	plan := object{"apiVersion": "example.org/v1", "kind": "Plan", "metadata": object{"name": "standard"}, "spec": object{"tier": "silver"}}
@@ -198,9 +220,13 @@ func TestExplainCluster(t *testing.T) {
 	}
 	relatingTo := func(related string) object {
 		return claimKinds(`{"classes": {"related": [{"name": "plan", "resource": "plans.example.org", `+related+`}],
-			"fits": [{"name": "Plan", "expression": "class.metadata.labels.tier == related.plan.spec.tier && class.kind == 'FastClass'", "message": "of another plan"}]}}`, object{})
+			"fits": [{"name": "Plan", "expression": "class.metadata.labels.tier == related.plan.spec.tier && class.kind == 'FastClass'",
+			"message": "of another plan"}]}}`, object{})
 	}
-	relating := object{claimKindsPath: relatingTo(`"nameExpression": "'standard'"`), resourcesPath: serving(fast, slow, served("plans", "Plan", true, "get", "list", "watch"))}
+	relating := object{
+		claimKindsPath: relatingTo(`"nameExpression": "'standard'"`),
+		resourcesPath:  serving(fast, slow, served("plans", "Plan", true, "get", "list", "watch")),
+	}
 	capacity := classKindSpec(object{"annotation": "weight"})
 	capacity["capacity"] = object{"total": object{"annotation": "classbind.io/capacity"}}
 	limited := class("FastClass", "a", "gold")
@@ -214,8 +240,14 @@ func TestExplainCluster(t *testing.T) {
 		all := list("example.org/v1", "DatabaseList")
 		for i, size := range sizes {
 			all["items"] = append(all["items"].([]any), object{
-				"metadata": object{"namespace": fmt.Sprint("team-", i), "name": "c", "uid": fmt.Sprint(i), "resourceVersion": "1", "labels": object{"size": fmt.Sprint(size)}},
-				"spec":     object{"classRef": object{"apiVersion": "example.org/v1", "kind": "FastClass", "name": "a"}},
+				"metadata": object{
+					"namespace":       fmt.Sprint("team-", i),
+					"name":            "c",
+					"uid":             fmt.Sprint(i),
+					"resourceVersion": "1",
+					"labels":          object{"size": fmt.Sprint(size)},
+				},
+				"spec": object{"classRef": object{"apiVersion": "example.org/v1", "kind": "FastClass", "name": "a"}},
 			})
 		}
 		return object{"/apis/example.org/v1/databases": all}
@@ -226,9 +258,11 @@ func TestExplainCluster(t *testing.T) {
 	}
 	pinned := func(version string) object {
 		return object{
-			claimsPath + "/stored":                  storedClaim("v1", "lost"),
-			"/apis/admissionregistration.k8s.io":    group("admissionregistration.k8s.io", "v1"),
-			"/apis/admissionregistration.k8s.io/v1": resources("admissionregistration.k8s.io/v1", served("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", false, "get")),
+			claimsPath + "/stored":               storedClaim("v1", "lost"),
+			"/apis/admissionregistration.k8s.io": group("admissionregistration.k8s.io", "v1"),
+			"/apis/admissionregistration.k8s.io/v1": resources(
+				"admissionregistration.k8s.io/v1", served("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", false, "get"),
+			),
 			"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/" + v1beta1.ClassConfiguration: object{
 				"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object{
 					"name":        v1beta1.ClassConfiguration,
@@ -255,15 +289,33 @@ func TestExplainCluster(t *testing.T) {
 		status        int
 		want          []string // parts of what is printed
 	}{
-		"AsItIs": {reason: "We should read weights from the annotation and from the field.", want: []string{"Database team/mine: bound to ", "SlowClass/c   3        75%\n", "FastClass/a   1        25%\n", "FastClass/b   tier=gold   tier=silver"}},
-		"Pages":  {reason: "We should read all pages of a long list.", answers: object{fastPath: firstPage, fastPath + "?next": metadataList(class("FastClass", "z", "gold"))}, want: []string{"one of 3 classes", "FastClass/z   1        20%"}},
+		"AsItIs": {
+			reason: "We should read weights from the annotation and from the field.",
+			want:   []string{"Database team/mine: bound to ", "SlowClass/c   3        75%\n", "FastClass/a   1        25%\n", "FastClass/b   tier=gold   tier=silver"},
+		},
+		"Pages": {
+			reason:  "We should read all pages of a long list.",
+			answers: object{fastPath: firstPage, fastPath + "?next": metadataList(class("FastClass", "z", "gold"))},
+			want:    []string{"one of 3 classes", "FastClass/z   1        20%"},
+		},
 		"NotPermittedToClassbind": {
 			reason:  "We should offer the classes that we read, and say what the status says.",
 			answers: object{classKindsPath: classKinds(condition("False", "NotPermitted"))},
-			want:    []string{"one of 2 classes", "Note:    classbind may know other classes of slowclasses.example.org than these, by the status (NotPermitted): as it is"},
+			want: []string{
+				"one of 2 classes",
+				"Note:    classbind may know other classes of slowclasses.example.org than these, by the status (NotPermitted): as it is",
+			},
 		},
-		"Stale":        {reason: "We should read stale classes, and say that classbind may know other ones.", answers: object{classKindsPath: classKinds(condition("False", "Stale"))}, want: []string{"one of 2 classes", "Note:    classbind may know other classes of slowclasses.example.org than these, by the status (Stale): as it is"}},
-		"NotInstalled": {reason: "We should leave out a kind that is not installed, and say so.", answers: object{resourcesPath: serving(fast)}, want: []string{fastAlone, "the classes of slowclasses.example.org are left out, as classbind does: the API server serves no such resource"}},
+		"Stale": {
+			reason:  "We should read stale classes, and say that classbind may know other ones.",
+			answers: object{classKindsPath: classKinds(condition("False", "Stale"))},
+			want:    []string{"one of 2 classes", "Note:    classbind may know other classes of slowclasses.example.org than these, by the status (Stale): as it is"},
+		},
+		"NotInstalled": {
+			reason:  "We should leave out a kind that is not installed, and say so.",
+			answers: object{resourcesPath: serving(fast)},
+			want:    []string{fastAlone, "the classes of slowclasses.example.org are left out, as classbind does: the API server serves no such resource"},
+		},
 		"Full": {
 			reason: "We should count what the claims of the cluster use.", base: holdsFive, answers: using(1, 3), claim: sized,
 			status: exit.Unmatched, want: []string{"full: 4 of 5, and this claim uses 2"},
@@ -281,23 +333,87 @@ func TestExplainCluster(t *testing.T) {
 			reason: "We should say that we do not know how much is taken.", base: holdsFive, claim: sized,
 			want: []string{fastAlone, `not all is known that is taken of each class of fastclasses.example.org: cannot list the claims of "databases.example.org"`},
 		},
-		"NamespaceNotSelected": {reason: "We should leave alone the claims of a namespace that is not selected.", answers: object{claimKindsPath: selecting, namespacePath: team(nil)}, want: []string{"Database team/mine: left alone", `the claim kind selects namespaces by "bind=yes", which "team" does not match`}},
-		"NamespaceForbidden":   {reason: "We should not guess whether a namespace is selected.", answers: object{claimKindsPath: selecting}, status: exit.Failed, want: []string{`cannot read the namespace "team"`, "say what it has with --set namespace.labels.KEY=VALUE"}},
-		"NamespaceSet":         {reason: "We should take what is said of a namespace that may not be read.", args: []string{"--set", "namespace.labels.bind=yes"}, answers: object{claimKindsPath: selecting}, want: []string{"Database team/mine: bound to "}},
-		"NamespaceUnsettled":   {reason: "We should decide on nothing without an answer.", args: []string{"--set", "namespace.labels.bind=yes"}, answers: object{claimKindsPath: selecting, namespacePath: http.StatusServiceUnavailable}, status: exit.Failed, want: []string{`cannot read the namespace "team"`}},
-		"Forbidden":            {reason: "We should not decide on part of the classes.", answers: object{slowPath: http.StatusForbidden}, status: exit.Failed, want: []string{`error: claim.yaml, document 1: cannot list the classes of "slowclasses.example.org": `}},
-		"Unavailable":          {reason: "We should not take a group that does not answer for one that is not installed.", answers: object{"/apis/example.org": http.StatusServiceUnavailable}, status: exit.Failed, want: []string{`cannot determine whether claim kind "databases.example.org" is that of the claim`}},
-		"Field":                {reason: "We should read the schema of the cluster.", claim: strings.ReplaceAll(goldClaim, "classSelector", "classselector"), status: exit.Failed, want: []string{"Database team/mine: mistaken", "spec.classselector: the schema has no such field: did you mean spec.classSelector?"}},
-		"Version":              {reason: "We should ask the cluster which versions it serves.", claim: strings.ReplaceAll(goldClaim, "example.org/v1", "example.org/v9"), status: exit.Failed, want: []string{"apiVersion: the API server does not serve Database of example.org/v9: set apiVersion to example.org/v1"}},
-		"NoSchema":             {reason: "We should say that we cannot check fields.", answers: object{openAPIPath: nil}, want: []string{"bound to", "Note:    the fields of the claim are not checked against the schema: cannot read the schema of example.org/v1"}},
+		"NamespaceNotSelected": {
+			reason:  "We should leave alone the claims of a namespace that is not selected.",
+			answers: object{claimKindsPath: selecting, namespacePath: team(nil)},
+			want:    []string{"Database team/mine: left alone", `the claim kind selects namespaces by "bind=yes", which "team" does not match`},
+		},
+		"NamespaceForbidden": {
+			reason:  "We should not guess whether a namespace is selected.",
+			answers: object{claimKindsPath: selecting},
+			status:  exit.Failed,
+			want:    []string{`cannot read the namespace "team"`, "say what it has with --set namespace.labels.KEY=VALUE"},
+		},
+		"NamespaceSet": {
+			reason:  "We should take what is said of a namespace that may not be read.",
+			args:    []string{"--set", "namespace.labels.bind=yes"},
+			answers: object{claimKindsPath: selecting},
+			want:    []string{"Database team/mine: bound to "},
+		},
+		"NamespaceUnsettled": {
+			reason:  "We should decide on nothing without an answer.",
+			args:    []string{"--set", "namespace.labels.bind=yes"},
+			answers: object{claimKindsPath: selecting, namespacePath: http.StatusServiceUnavailable},
+			status:  exit.Failed,
+			want:    []string{`cannot read the namespace "team"`},
+		},
+		"Forbidden": {
+			reason:  "We should not decide on part of the classes.",
+			answers: object{slowPath: http.StatusForbidden},
+			status:  exit.Failed,
+			want:    []string{`error: claim.yaml, document 1: cannot list the classes of "slowclasses.example.org": `},
+		},
+		"Unavailable": {
+			reason:  "We should not take a group that does not answer for one that is not installed.",
+			answers: object{"/apis/example.org": http.StatusServiceUnavailable},
+			status:  exit.Failed,
+			want:    []string{`cannot determine whether claim kind "databases.example.org" is that of the claim`},
+		},
+		"Field": {
+			reason: "We should read the schema of the cluster.",
+			claim:  strings.ReplaceAll(goldClaim, "classSelector", "classselector"),
+			status: exit.Failed,
+			want:   []string{"Database team/mine: mistaken", "spec.classselector: the schema has no such field: did you mean spec.classSelector?"},
+		},
+		"Version": {
+			reason: "We should ask the cluster which versions it serves.",
+			claim:  strings.ReplaceAll(goldClaim, "example.org/v1", "example.org/v9"),
+			status: exit.Failed,
+			want:   []string{"apiVersion: the API server does not serve Database of example.org/v9: set apiVersion to example.org/v1"},
+		},
+		"NoSchema": {
+			reason:  "We should say that we cannot check fields.",
+			answers: object{openAPIPath: nil},
+			want:    []string{"bound to", "Note:    the fields of the claim are not checked against the schema: cannot read the schema of example.org/v1"},
+		},
 		"Stored": {
 			reason: "We should read a claim by its kind, as kubectl does, and not refuse what is stored.",
 			args:   []string{"Database/stored"}, status: exit.Unmatched,
-			want: []string{"Database team/stored: stored without a class; created now, it would get FastClass/b\n", "  Do:      classbind bind databases.example.org stored --namespace team\n"},
+			want: []string{
+				"Database team/stored: stored without a class; created now, it would get FastClass/b\n",
+				"  Do:      classbind bind databases.example.org stored --namespace team\n",
+			},
 		},
-		"StoredMisspeltKind": {reason: "We should say which kind was meant.", args: []string{"Databse/stored"}, status: exit.Failed, want: []string{`"Databse/stored": no ClaimKind registers "Databse": did you mean Database?`}},
-		"StoredPinned":       {reason: "We should have the API server convert the claim.", base: pinned("v1beta1"), args: []string{"Database/stored"}, status: exit.Unmatched, want: []string{"Database team/stored: stored without a class; created now, it would get FastClass/b\n"}},
-		"StoredNotServed":    {reason: "We should say that nobody can read the claim, and not that it is not there.", base: pinned("v1alpha1"), args: []string{"Database/stored"}, status: exit.Failed, want: []string{`cannot get the claim "Database/stored": the API server does not serve the version for which the paths are written, "v1alpha1"`}},
+		"StoredMisspeltKind": {
+			reason: "We should say which kind was meant.",
+			args:   []string{"Databse/stored"},
+			status: exit.Failed,
+			want:   []string{`"Databse/stored": no ClaimKind registers "Databse": did you mean Database?`},
+		},
+		"StoredPinned": {
+			reason: "We should have the API server convert the claim.",
+			base:   pinned("v1beta1"),
+			args:   []string{"Database/stored"},
+			status: exit.Unmatched,
+			want:   []string{"Database team/stored: stored without a class; created now, it would get FastClass/b\n"},
+		},
+		"StoredNotServed": {
+			reason: "We should say that nobody can read the claim, and not that it is not there.",
+			base:   pinned("v1alpha1"),
+			args:   []string{"Database/stored"},
+			status: exit.Failed,
+			want:   []string{`cannot get the claim "Database/stored": the API server does not serve the version for which the paths are written, "v1alpha1"`},
+		},
 		"StoredAmbiguous": {
 			reason: "We should ask which of two kinds of one name is meant.",
 			args:   []string{"Database/stored"}, status: exit.Failed,
@@ -312,10 +428,13 @@ func TestExplainCluster(t *testing.T) {
 		},
 		"WithKinds": {
 			reason: "We should put registrations on top of the cluster's, with a kind that only the files define.",
-			with: documents(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"choice": {"strategy": "HighestWeight"}}}`,
-				`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "newclasses.example.org"}, "spec": {"claimKinds": [{"name": "databases.example.org"}]}}`,
+			with: documents(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": `+
+				`{"choice": {"strategy": "HighestWeight"}}}`,
+				`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "newclasses.example.org"}, "spec": {"claimKinds": `+
+					`[{"name": "databases.example.org"}]}}`,
 				minimalCRD("newclasses.example.org", "NewClass", "Cluster"),
-				`{"apiVersion": "example.org/v1", "kind": "NewClass", "metadata": {"name": "heavy", "labels": {"tier": "gold"}, "annotations": {"resourceclass.crossplane.io/weight": "7"}}}`),
+				`{"apiVersion": "example.org/v1", "kind": "NewClass", "metadata": {"name": "heavy", "labels": {"tier": "gold"}, "annotations": `+
+					`{"resourceclass.crossplane.io/weight": "7"}}}`),
 			want: []string{"Database team/mine: bound to NewClass/heavy", "one of 3 classes", "HighestWeight takes it"},
 		},
 		"WithKindAgain": {
@@ -328,40 +447,88 @@ func TestExplainCluster(t *testing.T) {
 		"WithWrongPath": {
 			reason: "We should compare the paths of the files with the schema of the cluster.",
 			with:   strings.Replace(claimKind, "}}", `}, "spec": {"reference": {"path": ".spec.clasRef"}}}`, 1),
-			status: exit.Failed, want: []string{"Database team/mine: cannot be decided", "the API server would remove the reference to its class: reference.path: the schema has no field .spec.clasRef (did you mean .spec.classRef?): "},
+			status: exit.Failed, want: []string{
+				"Database team/mine: cannot be decided",
+				"the API server would remove the reference to its class: reference.path: the schema has no field .spec.clasRef (did you mean .spec.classRef?): ",
+			},
 		},
-		"ReferencePruned":  {reason: "We should see for ourselves whether the schema has the paths, as the server does.", answers: object{claimKindsPath: claimKinds("", pruned)}, want: []string{"Database team/mine: bound to "}},
-		"PathsNotCompared": {reason: "We should say that we cannot compare the paths.", answers: object{openAPIPath: nil}, want: []string{"bound to", "Note:    the paths of the registration are not compared with the schema of the claims: cannot read the schema of example.org/v1"}},
-		"RelatedForbidden": {reason: "We should not guess what is in an object that may not be read, and say how to go on.", base: relating, status: exit.Failed, want: []string{`cannot read plans.example.org "standard", which the claim names: Forbidden; `, "say what it has with --set related.plan.PATH=VALUE"}},
-		"RelatedSet":       {reason: "We should take what is said of an object that may not be read.", args: []string{"--set", "related.plan.spec.tier=gold"}, base: relating, want: []string{"bound to FastClass/a", "Related: plan is plans.example.org team/standard"}},
+		"ReferencePruned": {
+			reason:  "We should see for ourselves whether the schema has the paths, as the server does.",
+			answers: object{claimKindsPath: claimKinds("", pruned)},
+			want:    []string{"Database team/mine: bound to "},
+		},
+		"PathsNotCompared": {reason: "We should say that we cannot compare the paths.", answers: object{openAPIPath: nil}, want: []string{
+			"bound to",
+			"Note:    the paths of the registration are not compared with the schema of the claims: cannot read the schema of example.org/v1",
+		}},
+		"RelatedForbidden": {
+			reason: "We should not guess what is in an object that may not be read, and say how to go on.",
+			base:   relating,
+			status: exit.Failed,
+			want:   []string{`cannot read plans.example.org "standard", which the claim names: Forbidden; `, "say what it has with --set related.plan.PATH=VALUE"},
+		},
+		"RelatedSet": {
+			reason: "We should take what is said of an object that may not be read.",
+			args:   []string{"--set", "related.plan.spec.tier=gold"},
+			base:   relating,
+			want:   []string{"bound to FastClass/a", "Related: plan is plans.example.org team/standard"},
+		},
 		"Related": {
 			reason: "We should read an object that the claim names.",
 			base:   relating, answers: object{planPath: plan},
 			status: exit.Unmatched, want: []string{
-				"Related: plan is plans.example.org team/standard", "FastClass/a   of another plan   class.metadata.labels.tier == related.plan.spec.tier", `class.metadata.labels.tier = "gold", related.plan.spec.tier = "silver"`,
+				"Related: plan is plans.example.org team/standard",
+				"FastClass/a   of another plan   class.metadata.labels.tier == related.plan.spec.tier",
+				`class.metadata.labels.tier = "gold", related.plan.spec.tier = "silver"`,
 			},
 		},
 		"RelatedGone": {
 			reason: "We should say that there is no such object.",
 			base:   relating, answers: object{planPath: http.StatusNotFound},
-			status: exit.Unmatched, want: []string{"Related: plan is absent: there is no plans.example.org team/standard", "not judged, because an expression fails: ", "no related.plan.spec.tier"},
+			status: exit.Unmatched,
+			want: []string{
+				"Related: plan is absent: there is no plans.example.org team/standard",
+				"not judged, because an expression fails: ", "no related.plan.spec.tier",
+			},
 		},
-		"RelatedMisnamed": {reason: "We should take an object for absent that cannot be there.", base: relating, answers: object{claimKindsPath: relatingTo(`"nameExpression": "'a/b'"`)}, status: exit.Unmatched, want: []string{"Related: plan is absent: there is no plans.example.org team/a/b"}},
+		"RelatedMisnamed": {
+			reason:  "We should take an object for absent that cannot be there.",
+			base:    relating,
+			answers: object{claimKindsPath: relatingTo(`"nameExpression": "'a/b'"`)},
+			status:  exit.Unmatched,
+			want:    []string{"Related: plan is absent: there is no plans.example.org team/a/b"},
+		},
 		"RelatedVersionNotServed": {
 			reason: "We should not take objects for absent that are there in another version.",
 			base:   relating, answers: object{claimKindsPath: relatingTo(`"nameExpression": "'standard'", "version": "v2"`)},
 			status: exit.Failed, want: []string{"cannot be decided", `"plans.example.org/v2"`, "set the version in spec.classes.related"},
 		},
-		"RelatedNotServed": {reason: "We should take an object of a kind that is not installed as absent.", base: relating, answers: object{resourcesPath: serving(fast, slow)}, status: exit.Unmatched, want: []string{"Related: plan is absent: there is no plans.example.org "}},
+		"RelatedNotServed": {
+			reason:  "We should take an object of a kind that is not installed as absent.",
+			base:    relating,
+			answers: object{resourcesPath: serving(fast, slow)},
+			status:  exit.Unmatched,
+			want:    []string{"Related: plan is absent: there is no plans.example.org "},
+		},
 		"Namespace": {
-			reason:  "We should read the namespace at which an expression looks, once.",
-			answers: object{namespacePath: team(nil), claimKindsPath: claimKinds(`{"classes": {"fits": [{"name": "Tenant", "expression": "class.metadata.labels.tier == namespaceObject.metadata.annotations.tier"}]}}`, object{})},
-			want:    []string{"bound to "},
+			reason: "We should read the namespace at which an expression looks, once.",
+			answers: object{
+				namespacePath: team(nil),
+				claimKindsPath: claimKinds(
+					`{"classes": {"fits": [{"name": "Tenant", "expression": "class.metadata.labels.tier == namespaceObject.metadata.annotations.tier"}]}}`,
+					object{},
+				),
+			},
+			want: []string{"bound to "},
 		},
 		"WithoutClassbind": {
-			reason:  "We should say what is missing in a cluster without classbind.",
-			answers: object{"/apis": object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{}}, "/apis/classbind.io": nil, "/apis/classbind.io/v1beta1": nil},
-			status:  exit.Failed, want: []string{"error: the cluster does not know ClaimKinds: kubectl apply -k deploy"},
+			reason: "We should say what is missing in a cluster without classbind.",
+			answers: object{
+				"/apis":                      object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{}},
+				"/apis/classbind.io":         nil,
+				"/apis/classbind.io/v1beta1": nil,
+			},
+			status: exit.Failed, want: []string{"error: the cluster does not know ClaimKinds: kubectl apply -k deploy"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -514,7 +681,9 @@ func TestExplainAsksOnce(t *testing.T) {
 // published is a schema of a CRD as the API server publishes it for every user.
 func published(schema string) object {
 	const metadata = `{"description": "Metadata.", "allOf": [{"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}]}`
-	return object{"components": object{"schemas": object{"Database": json.RawMessage(strings.Replace(schema, `"metadata": {"type": "object"}`, `"metadata": `+metadata, 1))}}}
+	return object{
+		"components": object{"schemas": object{"Database": json.RawMessage(strings.Replace(schema, `"metadata": {"type": "object"}`, `"metadata": `+metadata, 1))}},
+	}
 }
 
 func kubeconfig(url string) string {

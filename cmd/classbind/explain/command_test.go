@@ -104,7 +104,8 @@ func assertGolden(t *testing.T, file, got string) {
 
 const (
 	claimKind = `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}}`
-	classKind = `{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {"claimKinds": [{"name": "databases.example.org"}]}}`
+	classKind = `{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": ` +
+		`{"claimKinds": [{"name": "databases.example.org"}]}}`
 	goldClass = `{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"name": "gold", "labels": {"tier": "gold"}}}`
 	goldClaim = `{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine"}, "spec": {"classSelector": {"matchLabels": {"tier": "gold"}}}}`
 )
@@ -128,20 +129,62 @@ func TestExplainRefusesFiles(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason, claim, classes, want string
 	}{
-		"Empty":             {"We should not succeed at nothing.", "# nothing\n", registered, "--filename: there is no object in claim.yaml"},
-		"NoYAML":            {"We should name the file and the document.", documents(goldClaim, "a: [b"), registered, "cannot read claim.yaml, document 2: "},
-		"FieldTwice":        {"We should not pick one of the two.", "apiVersion: v1\nkind: A\nkind: B\n", registered, `claim.yaml, document 1: `},
-		"Text":              {"We should say what an object needs.", "claim", registered, "claim.yaml, document 1: it is no object of Kubernetes: it needs an apiVersion and a kind"},
-		"NoKindInAList":     {"We should say which item.", `{"items": [` + goldClaim + `, {"apiVersion": "v1"}]}`, registered, "claim.yaml, document 1, item 2: it is no object"},
-		"NoClaimKind":       {"We should say what is missing.", goldClaim, documents(classKind, goldClass), "--classes: no ClaimKind is among the objects"},
-		"ClassTwice":        {"We should neither count a class twice nor pick one of the two.", goldClaim, documents(registered, goldClass, goldClass), `classes.yaml, document 4: FastClass "gold" is there already, in classes.yaml, document 3`},
-		"KindTwice":         {"We should not pick one of the two.", goldClaim, documents(registered, claimKind), `classes.yaml, document 3: ClaimKind "databases.example.org" is there already, in classes.yaml, document 1`},
-		"ClassWithoutAName": {"We should refuse a class that the API server would name.", goldClaim, documents(registered, `{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"generateName": "gold-"}}`), "classes.yaml, document 3: this class has no metadata.name"},
-		"UnknownField":      {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"choice": {"stratgy": "Random"}}}`, `the API server would refuse the ClaimKind "databases.example.org": spec.choice.stratgy: the schema has no such field: did you mean spec.choice.strategy?`},
-		"WrongType":         {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {"claimKinds": "all"}}`, `the API server would refuse the ClassKind "fastclasses.example.org": spec.claimKinds: Invalid value: "string": spec.claimKinds in body must be of type array`},
-		"WrongPath":         {"We should evaluate the rules of our own CRDs.", goldClaim, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"reference": {"path": "spec.classRef"}}}`, `spec.reference.path: Invalid value: "spec.classRef": must be a path of at most ten field names, each after a dot, such as .spec.classRef`},
-		"UnknownVersion":    {"We should not read a version that we do not know.", goldClaim, `{"apiVersion": "classbind.io/v2", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}}`, `apiVersion "classbind.io/v2" is not served`},
-		"CRDWithoutScope":   {"We should not guess what a CRD must say.", goldClaim, documents(registered, `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}, "spec": {"names": {"kind": "A"}}}`), `cannot read the CRD "a.b": it needs spec.names.kind, spec.scope, and`},
+		"Empty":      {"We should not succeed at nothing.", "# nothing\n", registered, "--filename: there is no object in claim.yaml"},
+		"NoYAML":     {"We should name the file and the document.", documents(goldClaim, "a: [b"), registered, "cannot read claim.yaml, document 2: "},
+		"FieldTwice": {"We should not pick one of the two.", "apiVersion: v1\nkind: A\nkind: B\n", registered, `claim.yaml, document 1: `},
+		"Text": {
+			"We should say what an object needs.", "claim", registered,
+			"claim.yaml, document 1: it is no object of Kubernetes: it needs an apiVersion and a kind",
+		},
+		"NoKindInAList": {
+			"We should say which item.", `{"items": [` + goldClaim + `, {"apiVersion": "v1"}]}`, registered,
+			"claim.yaml, document 1, item 2: it is no object",
+		},
+		"NoClaimKind": {"We should say what is missing.", goldClaim, documents(classKind, goldClass), "--classes: no ClaimKind is among the objects"},
+		"ClassTwice": {
+			"We should neither count a class twice nor pick one of the two.",
+			goldClaim, documents(registered, goldClass, goldClass),
+			`classes.yaml, document 4: FastClass "gold" is there already, in classes.yaml, document 3`,
+		},
+		"KindTwice": {
+			"We should not pick one of the two.", goldClaim, documents(registered, claimKind),
+			`classes.yaml, document 3: ClaimKind "databases.example.org" is there already, in classes.yaml, document 1`,
+		},
+		"ClassWithoutAName": {
+			"We should refuse a class that the API server would name.", goldClaim,
+			documents(registered, `{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"generateName": "gold-"}}`),
+			"classes.yaml, document 3: this class has no metadata.name",
+		},
+		"UnknownField": {
+			"We should refuse what the API server would.", goldClaim,
+			`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"choice": {"stratgy": "Random"}}}`,
+			`the API server would refuse the ClaimKind "databases.example.org": spec.choice.stratgy: the schema has no such field: did you mean spec.choice.strategy?`,
+		},
+		"WrongType": {
+			"We should refuse what the API server would.", goldClaim,
+			`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {"claimKinds": "all"}}`,
+			`the API server would refuse the ClassKind "fastclasses.example.org": spec.claimKinds: Invalid value: "string": spec.claimKinds in body ` +
+				`must be of type array`,
+		},
+		"WrongPath": {
+			"We should evaluate the rules of our own CRDs.", goldClaim,
+			`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"reference": ` +
+				`{"path": "spec.classRef"}}}`,
+			`spec.reference.path: Invalid value: "spec.classRef": must be a path of at most ten field names, each after a dot, such as .spec.classRef`,
+		},
+		"UnknownVersion": {
+			"We should not read a version that we do not know.", goldClaim,
+			`{"apiVersion": "classbind.io/v2", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}}`,
+			`apiVersion "classbind.io/v2" is not served`,
+		},
+		"CRDWithoutScope": {
+			"We should not guess what a CRD must say.", goldClaim,
+			documents(
+				registered,
+				`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}, "spec": {"names": {"kind": "A"}}}`,
+			),
+			`cannot read the CRD "a.b": it needs spec.names.kind, spec.scope, and`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := offline(t, tc.claim, tc.classes)
@@ -158,10 +201,26 @@ func TestExplainReads(t *testing.T) {
 	dir := write(t, map[string]string{
 		"claims/a.yaml": documents("# A comment.", goldClaim), "claims/b.yml": other, "claims/c.json": strings.ReplaceAll(goldClaim, "mine", "third"),
 		"claims/readme.txt": "no claim", "claims/deep/d.yaml": strings.ReplaceAll(goldClaim, "mine", "deep"),
-		"chart/kustomization.yaml": "resources: [kinds.yaml]\n", "chart/values.yaml": "image: {tag: v1}\n", "chart/dashboard.json": `{"title": "a"}`, "chart/items.yaml": "items: [a, b]\n", "chart/kind.yaml": "kind: a\n", "chart/tsconfig.json": "{\n  // A comment.\n  \"strict\": true\n}\n", "chart/template.yaml": "apiVersion: v1\nkind: Service\nmetadata: {{ .Values.metadata }}\n", "chart/base.yaml": "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}", "chart/patch.yaml": "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}", "chart/kinds.yaml": registered,
-		"broken/kinds.yaml": registered, "broken/half.yaml": documents(goldClass, "metadata: {name: a}"), "unreadable/kinds.yaml": registered, "unreadable/class.yaml": "apiVersion: v1\nkind: [a", "unreadable.json/kinds.yaml": registered, "unreadable.json/class.json": "{\n  \"apiVersion\": \"v1\",,}",
-		"kindless/kinds.yaml": registered, "kindless/class.yaml": documents(goldClass, "apiVersion: v1\nmetadata: {name: a}\n"), "list.yaml": `{"apiVersion": "v1", "kind": "List", "items": [` + goldClaim + `, ` + other + `]}`,
-		"empty/a.txt": "", "classes/kinds.yaml": documents(claimKind, classKind), "classes/deep/gold.json": goldClass,
+		"chart/kustomization.yaml":   "resources: [kinds.yaml]\n",
+		"chart/values.yaml":          "image: {tag: v1}\n",
+		"chart/dashboard.json":       `{"title": "a"}`,
+		"chart/items.yaml":           "items: [a, b]\n",
+		"chart/kind.yaml":            "kind: a\n",
+		"chart/tsconfig.json":        "{\n  // A comment.\n  \"strict\": true\n}\n",
+		"chart/template.yaml":        "apiVersion: v1\nkind: Service\nmetadata: {{ .Values.metadata }}\n",
+		"chart/base.yaml":            "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}",
+		"chart/patch.yaml":           "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}",
+		"chart/kinds.yaml":           registered,
+		"broken/kinds.yaml":          registered,
+		"broken/half.yaml":           documents(goldClass, "metadata: {name: a}"),
+		"unreadable/kinds.yaml":      registered,
+		"unreadable/class.yaml":      "apiVersion: v1\nkind: [a",
+		"unreadable.json/kinds.yaml": registered,
+		"unreadable.json/class.json": "{\n  \"apiVersion\": \"v1\",,}",
+		"kindless/kinds.yaml":        registered,
+		"kindless/class.yaml":        documents(goldClass, "apiVersion: v1\nmetadata: {name: a}\n"),
+		"list.yaml":                  `{"apiVersion": "v1", "kind": "List", "items": [` + goldClaim + `, ` + other + `]}`,
+		"empty/a.txt":                "", "classes/kinds.yaml": documents(claimKind, classKind), "classes/deep/gold.json": goldClass,
 	})
 	t.Chdir(dir)
 	for name, tc := range map[string]struct {
@@ -170,19 +229,69 @@ func TestExplainReads(t *testing.T) {
 		want       []string // names of claims
 		err        string
 	}{
-		"File":            {reason: "We should read a file.", args: []string{"-f", "claims/a.yaml", "--classes", "classes"}, want: []string{"mine"}},
-		"Folder":          {reason: "We should read what kubectl reads of a folder.", args: []string{"-f", "claims", "--classes", "classes"}, want: []string{"mine", "other", "third"}},
-		"Recursive":       {reason: "We should read the folders in it, if told so.", args: []string{"-R", "-f", "claims", "--classes", "classes"}, want: []string{"mine", "other", "third", "deep"}},
-		"List":            {reason: "We should read what kubectl get prints of several.", args: []string{"-f", "list.yaml", "--classes", "classes"}, want: []string{"mine", "other"}},
-		"Stdin":           {reason: "We should read standard input.", in: documents(goldClaim, other), args: []string{"-f", "-", "--classes", "classes"}, want: []string{"mine", "other"}},
-		"ClassesStdin":    {reason: "We should read classes from standard input.", in: registered, args: []string{"-f", "claims/a.yaml", "--classes", "-"}, want: []string{"mine"}},
-		"NoManifests":     {reason: "We should pass over what is no manifest in a folder of classes.", args: []string{"-f", "claims/a.yaml", "--classes", "chart"}, want: []string{"mine"}},
-		"HalfAManifest":   {reason: "We should not pass over a part of a manifest.", args: []string{"-f", "claims", "--classes", "broken"}, err: "cannot read broken/half.yaml, document 2: it is no object of Kubernetes"},
-		"Unreadable":      {reason: "We should not pass over what we cannot read.", args: []string{"-f", "claims", "--classes", "unreadable"}, err: "cannot read unreadable/class.yaml, document 1: "},
-		"NoKind":          {reason: "We should not pass over a manifest without its kind.", args: []string{"-f", "claims", "--classes", "kindless"}, err: "cannot read kindless/class.yaml, document 2: it is no object of Kubernetes"},
-		"NoManifestNamed": {reason: "We should not pass over a file that is named.", args: []string{"-f", "claims", "--classes", "chart", "--classes", "chart/values.yaml"}, err: "cannot read chart/values.yaml, document 1: it is no object of Kubernetes"},
-		"Absent":          {reason: "We should name a file that is not there.", args: []string{"-f", "absent.yaml", "--classes", "classes"}, err: `cannot read "absent.yaml": `},
-		"EmptyFolder":     {reason: "We should say why we read nothing of a folder.", args: []string{"-f", "empty", "--classes", "classes"}, err: `cannot read "empty": the folder has no file that ends in .yaml, .yml or .json`},
+		"File": {reason: "We should read a file.", args: []string{"-f", "claims/a.yaml", "--classes", "classes"}, want: []string{"mine"}},
+		"Folder": {
+			reason: "We should read what kubectl reads of a folder.",
+			args:   []string{"-f", "claims", "--classes", "classes"},
+			want:   []string{"mine", "other", "third"},
+		},
+		"Recursive": {
+			reason: "We should read the folders in it, if told so.",
+			args:   []string{"-R", "-f", "claims", "--classes", "classes"},
+			want:   []string{"mine", "other", "third", "deep"},
+		},
+		"List": {
+			reason: "We should read what kubectl get prints of several.",
+			args:   []string{"-f", "list.yaml", "--classes", "classes"},
+			want:   []string{"mine", "other"},
+		},
+		"Stdin": {
+			reason: "We should read standard input.",
+			in:     documents(goldClaim, other),
+			args:   []string{"-f", "-", "--classes", "classes"},
+			want:   []string{"mine", "other"},
+		},
+		"ClassesStdin": {
+			reason: "We should read classes from standard input.",
+			in:     registered,
+			args:   []string{"-f", "claims/a.yaml", "--classes", "-"},
+			want:   []string{"mine"},
+		},
+		"NoManifests": {
+			reason: "We should pass over what is no manifest in a folder of classes.",
+			args:   []string{"-f", "claims/a.yaml", "--classes", "chart"},
+			want:   []string{"mine"},
+		},
+		"HalfAManifest": {
+			reason: "We should not pass over a part of a manifest.",
+			args:   []string{"-f", "claims", "--classes", "broken"},
+			err:    "cannot read broken/half.yaml, document 2: it is no object of Kubernetes",
+		},
+		"Unreadable": {
+			reason: "We should not pass over what we cannot read.",
+			args:   []string{"-f", "claims", "--classes", "unreadable"},
+			err:    "cannot read unreadable/class.yaml, document 1: ",
+		},
+		"NoKind": {
+			reason: "We should not pass over a manifest without its kind.",
+			args:   []string{"-f", "claims", "--classes", "kindless"},
+			err:    "cannot read kindless/class.yaml, document 2: it is no object of Kubernetes",
+		},
+		"NoManifestNamed": {
+			reason: "We should not pass over a file that is named.",
+			args:   []string{"-f", "claims", "--classes", "chart", "--classes", "chart/values.yaml"},
+			err:    "cannot read chart/values.yaml, document 1: it is no object of Kubernetes",
+		},
+		"Absent": {
+			reason: "We should name a file that is not there.",
+			args:   []string{"-f", "absent.yaml", "--classes", "classes"},
+			err:    `cannot read "absent.yaml": `,
+		},
+		"EmptyFolder": {
+			reason: "We should say why we read nothing of a folder.",
+			args:   []string{"-f", "empty", "--classes", "classes"},
+			err:    `cannot read "empty": the folder has no file that ends in .yaml, .yml or .json`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := run(t, tc.in, append(tc.args, "-o", "json")...)
@@ -264,14 +373,47 @@ func TestSettings(t *testing.T) {
 		set    []string
 		want   world.Settings
 	}{
-		"Nothing":        {"We should know of nothing.", nil, world.Settings{}},
-		"Label":          {"We should put a label into the metadata.", []string{"namespace.labels.tenant=a"}, world.Settings{Namespace: map[string]any{"metadata": map[string]any{"labels": map[string]any{"tenant": "a"}}}}},
-		"Domain":         {"We should take the dots of a key as they are, with or without a backslash.", []string{"namespace.labels.example.org/a=b", `namespace.labels.example\.org/c=d`}, world.Settings{Namespace: map[string]any{"metadata": map[string]any{"labels": map[string]any{"example.org/a": "b", "example.org/c": "d"}}}}},
-		"LabelsAreTexts": {"We should leave labels texts.", []string{"namespace.labels.a=true", "namespace.labels.b=1", "namespace.labels.c="}, world.Settings{Namespace: map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "true", "b": "1", "c": ""}}}}},
-		"Requester":      {"We should know who asks.", []string{"request.userInfo.username=system:jane", "request.userInfo.uid=7"}, world.Settings{Request: map[string]any{"userInfo": map[string]any{"username": "system:jane", "uid": "7"}}}},
-		"Extra":          {"We should take the dots of a key as they are.", []string{"request.userInfo.extra.example.org/a=b"}, world.Settings{Request: map[string]any{"userInfo": map[string]any{"extra": map[string]any{"example.org/a": []any{"b"}}}}}},
-		"Related":        {"We should report types as JSON does.", []string{"related.plan.spec.tier=gold", "related.plan.spec.max=7", "related.plan.spec.price=1.5", "related.plan.spec.open=true", `related.plan.spec.code="7"`, "related.plan.spec.none=null"}, world.Settings{Related: map[string]map[string]any{"plan": {"spec": map[string]any{"tier": "gold", "max": int64(7), "price": 1.5, "open": true, "code": "7", "none": nil}}}}},
-		"RelatedDot":     {"We should take a dot in a name.", []string{`related.plan.metadata.labels.example\.org/a=b`}, world.Settings{Related: map[string]map[string]any{"plan": {"metadata": map[string]any{"labels": map[string]any{"example.org/a": "b"}}}}}},
+		"Nothing": {"We should know of nothing.", nil, world.Settings{}},
+		"Label": {
+			"We should put a label into the metadata.",
+			[]string{"namespace.labels.tenant=a"},
+			world.Settings{Namespace: map[string]any{"metadata": map[string]any{"labels": map[string]any{"tenant": "a"}}}},
+		},
+		"Domain": {
+			"We should take the dots of a key as they are, with or without a backslash.",
+			[]string{"namespace.labels.example.org/a=b", `namespace.labels.example\.org/c=d`},
+			world.Settings{Namespace: map[string]any{"metadata": map[string]any{"labels": map[string]any{"example.org/a": "b", "example.org/c": "d"}}}},
+		},
+		"LabelsAreTexts": {
+			"We should leave labels texts.",
+			[]string{"namespace.labels.a=true", "namespace.labels.b=1", "namespace.labels.c="},
+			world.Settings{Namespace: map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "true", "b": "1", "c": ""}}}},
+		},
+		"Requester": {
+			"We should know who asks.",
+			[]string{"request.userInfo.username=system:jane", "request.userInfo.uid=7"},
+			world.Settings{Request: map[string]any{"userInfo": map[string]any{"username": "system:jane", "uid": "7"}}},
+		},
+		"Extra": {
+			"We should take the dots of a key as they are.",
+			[]string{"request.userInfo.extra.example.org/a=b"},
+			world.Settings{Request: map[string]any{"userInfo": map[string]any{"extra": map[string]any{"example.org/a": []any{"b"}}}}},
+		},
+		"Related": {
+			"We should report types as JSON does.",
+			[]string{
+				"related.plan.spec.tier=gold", "related.plan.spec.max=7", "related.plan.spec.price=1.5", "related.plan.spec.open=true",
+				`related.plan.spec.code="7"`, "related.plan.spec.none=null",
+			},
+			world.Settings{
+				Related: map[string]map[string]any{"plan": {"spec": map[string]any{"tier": "gold", "max": int64(7), "price": 1.5, "open": true, "code": "7", "none": nil}}},
+			},
+		},
+		"RelatedDot": {
+			"We should take a dot in a name.",
+			[]string{`related.plan.metadata.labels.example\.org/a=b`},
+			world.Settings{Related: map[string]map[string]any{"plan": {"metadata": map[string]any{"labels": map[string]any{"example.org/a": "b"}}}}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := newSettings(tc.set)
@@ -285,7 +427,8 @@ func TestSettings(t *testing.T) {
 }
 
 func TestExplainRefusesUndeclaredRelated(t *testing.T) {
-	related := `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "others.example.org"}, "spec": {"classes": {"related": [{"name": "plan", "resource": "plans.example.org", "nameExpression": "claim.spec.plan"}]}}}`
+	related := `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "others.example.org"}, "spec": {"classes": ` +
+		`{"related": [{"name": "plan", "resource": "plans.example.org", "nameExpression": "claim.spec.plan"}]}}}`
 	got := offline(t, goldClaim, documents(claimKind, related), "--set", "related.plam.spec.tier=gold")
 	assert.Equal(t, "error: --set: no ClaimKind has a related object \"plam\": did you mean plan?\n", got.stderr, "We should say what there is.")
 	assert.Equal(t, exit.Failed, got.status)
@@ -293,7 +436,8 @@ func TestExplainRefusesUndeclaredRelated(t *testing.T) {
 
 // TestExplainRefusesLongFields refuses a claim for a field that expressions look at, as the server does.
 func TestExplainRefusesLongFields(t *testing.T) {
-	fitting := `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"classes": {"fits": [{"name": "Text", "expression": "has(claim.spec.text)"}]}}}`
+	fitting := `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"classes": ` +
+		`{"fits": [{"name": "Text", "expression": "has(claim.spec.text)"}]}}}`
 	long := strings.Replace(goldClaim, `"spec": {`, `"spec": {"text": "`+strings.Repeat("x", v1beta1.MaxExpressionValueBytes)+`", `, 1)
 	got := offline(t, long, documents(fitting, classKind, goldClass))
 	assert.Contains(t, got.stdout, "spec.text: Too long", got.stderr)

@@ -47,17 +47,29 @@ func TestHostileFiles(t *testing.T) {
 		return object
 	}
 	registered := []map[string]any{
-		read(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {"claimKinds": [{"name": "claims.example.org"}]}}`),
-		read(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "claims.example.org"}, "spec": {"claims": {"when": "claim.spec.zone != 'x'"}, "reference": {"path": ".spec.classRef"}, "selector": {"path": ".spec.classSelector"}, "classes": {"partition": {"claim": "claim.spec.zone", "class": "class.spec.zone"}, "fits": [{"name": "zone", "expression": "class.spec.zone == claim.spec.zone && class.spec.sizes[claim.spec.size] > 1"}]}, "whenUnmatched": "Deny"}}`),
+		read(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {"claimKinds": ` +
+			`[{"name": "claims.example.org"}]}}`),
+		read(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "claims.example.org"}, "spec": {"claims": {"when": ` +
+			`"claim.spec.zone != 'x'"}, "reference": {"path": ".spec.classRef"}, "selector": {"path": ".spec.classSelector"}, "classes": ` +
+			`{"partition": {"claim": "claim.spec.zone", "class": "class.spec.zone"}, "fits": [{"name": "zone", "expression": "class.spec.zone == ` +
+			`claim.spec.zone && class.spec.sizes[claim.spec.size] > 1"}]}, "whenUnmatched": "Deny"}}`),
 	}
 	class := read(`{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"name": "usual", "labels": {"tier": "gold"},
-		"annotations": {"resourceclass.crossplane.io/is-default-class": "true", "resourceclass.crossplane.io/weight": "3"}}, "spec": {"zone": "a", "sizes": {"big": 2}}}`)
+		"annotations": {"resourceclass.crossplane.io/is-default-class": "true", "resourceclass.crossplane.io/weight": "3"}},
+		"spec": {"zone": "a", "sizes": {"big": 2}}}`)
 	var claims []map[string]any
 	for _, spec := range []string{
-		`{"zone": "a", "size": "big", "classSelector": {"matchLabels": {"tier": "gold"}}}`, `{"zone": "a", "size": "none", "classSelector": {"matchLabels": {"tier": "iron"}}}`,
-		`{"zone": "b", "size": "big"}`, `{"zone": "a", "classRef": {"kind": "FastClass", "name": "gone"}}`, `{"zone": "a", "classSelector": {"matchExpressions": [{"key": "tier", "operator": "Is"}]}}`,
+		`{"zone": "a", "size": "big", "classSelector": {"matchLabels": {"tier": "gold"}}}`,
+		`{"zone": "a", "size": "none", "classSelector": {"matchLabels": {"tier": "iron"}}}`,
+		`{"zone": "b", "size": "big"}`, `{"zone": "a", "classRef": {"kind": "FastClass", "name": "gone"}}`,
+		`{"zone": "a", "classSelector": {"matchExpressions": [{"key": "tier", "operator": "Is"}]}}`,
 	} {
-		claims = append(claims, map[string]any{"apiVersion": "example.org/v1", "kind": "Claim", "metadata": map[string]any{"name": "db", "namespace": "team"}, "spec": read(spec)})
+		claims = append(claims, map[string]any{
+			"apiVersion": "example.org/v1",
+			"kind":       "Claim",
+			"metadata":   map[string]any{"name": "db", "namespace": "team"},
+			"spec":       read(spec),
+		})
 	}
 	file := filepath.Join(t.TempDir(), "classes.json")
 	shown := 0

@@ -71,26 +71,78 @@ func TestLint(t *testing.T) {
 		want              []string // parts of lines
 		lines             int      // how many there are, if that counts
 	}{
-		"Right":          {reason: "We should find nothing in what is right.", manifests: both + lintClaimKind(right) + lintClassKind(offers) + lintClass("a", "classbind.io/default: 'true', classbind.io/weight: '3'")},
-		"Kustomization":  {reason: "We should leave alone what is not ours.", manifests: "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n---\napiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"},
-		"FieldMisspelt":  {reason: "We should say what the API server would drop.", manifests: lintClaimKind("{choise: {strategy: Random}}"), want: []string{`all.yaml:4: error: ClaimKind/claims.shop.test: the API server would refuse the ClaimKind "claims.shop.test": spec.choise: the schema has no such field: did you mean spec.choice? (Refused)`}},
-		"Twice":          {reason: "We should not choose one of two.", manifests: lintClaimKind(right) + lintClaimKind(right) + lintClassKind(offers), want: []string{`all.yaml:6: error: ClaimKind/claims.shop.test: it is there already, in all.yaml, document 1: leave out one of the two (Duplicate)`}},
-		"PathAbsent":     {reason: "We should compare paths with the CRD.", manifests: both + lintClaimKind("{reference: {path: .spec.clasRef}}") + lintClassKind(offers), want: []string{"ReferencePruned"}},
-		"WrongType":      {reason: "We should compare types.", manifests: both + lintClaimKind("{reference: {path: .spec.classRef, form: Name}}") + lintClassKind(offers), want: []string{"PathsInvalid"}},
-		"SelectorAbsent": {reason: "We should compare the path of the selector.", manifests: both + lintClaimKind("{selector: {path: .spec.absent}}") + lintClassKind(offers), want: []string{"selector.path: the schema has no field .spec.absent"}},
-		"ReferenceRefused": {
-			reason:    "We should see that no reference is allowed.",
-			manifests: strings.Replace(lintClaims, "kind: {type: string}", "kind: {type: string, enum: [Other]}", 1) + lintClasses + lintClaimKind(right) + lintClassKind(offers),
-			want:      []string{`the schema does not allow "Class" in .spec.classRef.kind`},
+		"Right": {
+			reason:    "We should find nothing in what is right.",
+			manifests: both + lintClaimKind(right) + lintClassKind(offers) + lintClass("a", "classbind.io/default: 'true', classbind.io/weight: '3'"),
 		},
-		"VersionNotServed": {reason: "We should see that a version is not served.", manifests: both + lintClaimKind("{claims: {version: v2}}") + lintClassKind(offers), want: []string{"VersionNotServed"}},
-		"NotRegistered":    {reason: "We should propose a name.", manifests: both + lintClaimKind(right) + lintClassKind("{claimKinds: [{name: claim.shop.test}]}"), want: []string{"no ClassKind serves it", "did you mean claims.shop.test? (NotRegistered)"}},
-		"NotInstalled":     {reason: "We should propose a resource.", manifests: both + strings.Replace(lintClaimKind(right), "claims.shop", "claim.shop", 1) + lintClassKind(strings.Replace(offers, "claims.shop", "claim.shop", 1)), want: []string{"did you mean claims.shop.test? (NotInstalled)"}},
-		"NoClaimKinds":     {reason: "We should say that classes are for nobody.", manifests: both + lintClassKind("{}"), want: []string{"no claim is offered the classes"}},
+		"Kustomization": {
+			reason:    "We should leave alone what is not ours.",
+			manifests: "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n---\napiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n",
+		},
+		"FieldMisspelt": {
+			reason:    "We should say what the API server would drop.",
+			manifests: lintClaimKind("{choise: {strategy: Random}}"),
+			want: []string{
+				`all.yaml:4: error: ClaimKind/claims.shop.test: the API server would refuse the ClaimKind "claims.shop.test": spec.choise: the schema ` +
+					`has no such field: did you mean spec.choice? (Refused)`,
+			},
+		},
+		"Twice": {
+			reason:    "We should not choose one of two.",
+			manifests: lintClaimKind(right) + lintClaimKind(right) + lintClassKind(offers),
+			want:      []string{`all.yaml:6: error: ClaimKind/claims.shop.test: it is there already, in all.yaml, document 1: leave out one of the two (Duplicate)`},
+		},
+		"PathAbsent": {
+			reason:    "We should compare paths with the CRD.",
+			manifests: both + lintClaimKind("{reference: {path: .spec.clasRef}}") + lintClassKind(offers),
+			want:      []string{"ReferencePruned"},
+		},
+		"WrongType": {
+			reason:    "We should compare types.",
+			manifests: both + lintClaimKind("{reference: {path: .spec.classRef, form: Name}}") + lintClassKind(offers),
+			want:      []string{"PathsInvalid"},
+		},
+		"SelectorAbsent": {
+			reason:    "We should compare the path of the selector.",
+			manifests: both + lintClaimKind("{selector: {path: .spec.absent}}") + lintClassKind(offers),
+			want:      []string{"selector.path: the schema has no field .spec.absent"},
+		},
+		"ReferenceRefused": {
+			reason: "We should see that no reference is allowed.",
+			manifests: strings.Replace(lintClaims, "kind: {type: string}", "kind: {type: string, enum: [Other]}", 1) + lintClasses + lintClaimKind(
+				right,
+			) + lintClassKind(offers),
+			want: []string{`the schema does not allow "Class" in .spec.classRef.kind`},
+		},
+		"VersionNotServed": {
+			reason:    "We should see that a version is not served.",
+			manifests: both + lintClaimKind("{claims: {version: v2}}") + lintClassKind(offers),
+			want:      []string{"VersionNotServed"},
+		},
+		"NotRegistered": {
+			reason:    "We should propose a name.",
+			manifests: both + lintClaimKind(right) + lintClassKind("{claimKinds: [{name: claim.shop.test}]}"),
+			want:      []string{"no ClassKind serves it", "did you mean claims.shop.test? (NotRegistered)"},
+		},
+		"NotInstalled": {
+			reason: "We should propose a resource.",
+			manifests: both + strings.Replace(lintClaimKind(right), "claims.shop", "claim.shop", 1) + lintClassKind(
+				strings.Replace(offers, "claims.shop", "claim.shop", 1),
+			),
+			want: []string{"did you mean claims.shop.test? (NotInstalled)"},
+		},
+		"NoClaimKinds": {
+			reason:    "We should say that classes are for nobody.",
+			manifests: both + lintClassKind("{}"),
+			want:      []string{"no claim is offered the classes"},
+		},
 		"Expression": {
 			reason:    "We should say where an expression is wrong.",
 			manifests: both + lintClaimKind("{classes: {fits: [{name: Size, message: too small, expression: class.spec.size >= 5}]}}") + lintClassKind(offers),
-			want:      []string{"error: ClaimKind/claims.shop.test: spec.classes.fits[Size].expression: line 1, column 11: the schema has no field class.spec.size: did you mean class.spec.sizeGiB? (InvalidExpression)"},
+			want: []string{
+				"error: ClaimKind/claims.shop.test: spec.classes.fits[Size].expression: line 1, column 11: the schema has no field class.spec.size: did " +
+					"you mean class.spec.sizeGiB? (InvalidExpression)",
+			},
 		},
 		"OfClasses": {
 			reason: "We should name each class, at its line.",
@@ -104,9 +156,11 @@ func TestLint(t *testing.T) {
 			want:      []string{"ClassKind/classes.shop.test: spec.claimKinds: no file has the ClaimKind", "Class/a: metadata.annotations[classbind.io/weight]"},
 		},
 		"OfNoNamespace": {
-			reason:    "We should find a class with a namespace that its kind has not.",
-			manifests: both + lintClaimKind(right) + lintClassKind(offers) + strings.Replace(lintClass("a", "classbind.io/weight: much"), "{name: a", "{namespace: x, name: a", 1),
-			want:      []string{"error: Class/a: metadata.annotations[classbind.io/weight]"},
+			reason: "We should find a class with a namespace that its kind has not.",
+			manifests: both + lintClaimKind(right) + lintClassKind(offers) + strings.Replace(
+				lintClass("a", "classbind.io/weight: much"), "{name: a", "{namespace: x, name: a", 1,
+			),
+			want: []string{"error: Class/a: metadata.annotations[classbind.io/weight]"},
 		},
 		"WithoutName": {
 			reason:    "We should leave out nothing that is ours.",
@@ -116,19 +170,32 @@ func TestLint(t *testing.T) {
 		"TwiceByDefault": {
 			reason: "We should find a class that is there twice once its namespace is the default one.",
 			manifests: strings.Replace(lintClasses, "scope: Cluster", "scope: Namespaced", 1) + lintClaims + lintClaimKind(right) + lintClassKind(offers) +
-				lintClass("a", "") + strings.Replace(lintClass("a", "classbind.io/weight: much"), "{name: a", "{namespace: default, name: a", 1) + lintClass("b", "classbind.io/weight: much"),
-			want: []string{`error: Class/a: Class "a" is there already, in all.yaml, document 5: leave out one of the two (Duplicate)`, "error: Class/b: metadata.annotations[classbind.io/weight]"},
+				lintClass("a", "") + strings.Replace(lintClass("a", "classbind.io/weight: much"), "{name: a", "{namespace: default, name: a", 1) + lintClass(
+				"b", "classbind.io/weight: much",
+			),
+			want: []string{
+				`error: Class/a: Class "a" is there already, in all.yaml, document 5: leave out one of the two (Duplicate)`,
+				"error: Class/b: metadata.annotations[classbind.io/weight]",
+			},
 		},
 		"TwoDefaults": {
 			reason:    "We should find the second default.",
 			manifests: lintClaimKind(right) + lintClassKind(offers) + lintClass("a", "classbind.io/default: 'true'") + lintClass("b", "classbind.io/default: 'true'"),
 			want:      []string{"gets one of 2 classes; leave the mark on one of Class/a, Class/b (SeveralDefaults)"},
 		},
-		"Unserved": {reason: "We should remark on a class that no claim can get.", manifests: lintClaimKind("{classes: {fits: [{name: Size, message: too small, expression: class.spec.sizeGiB >= 9}]}}") + lintClassKind(offers) + lintClass("a", ""), want: []string{"note: Class/a: no claim can get it"}},
+		"Unserved": {
+			reason: "We should remark on a class that no claim can get.",
+			manifests: lintClaimKind("{classes: {fits: [{name: Size, message: too small, expression: class.spec.sizeGiB >= 9}]}}") + lintClassKind(
+				offers,
+			) + lintClass("a", ""),
+			want: []string{"note: Class/a: no claim can get it"},
+		},
 		"Meaningless": {
-			reason:    "We should doubt a mark that nothing reads.",
-			manifests: lintClaimKind(right) + lintClassKind("{claimKinds: [{name: claims.shop.test}], default: {annotation: shop.test/standard}}") + lintClass("a", "classbind.io/default: 'true'"),
-			want:      []string{`the annotation classbind.io/default means nothing: the ClassKind "classes.shop.test" does not read it (MeaninglessMark)`},
+			reason: "We should doubt a mark that nothing reads.",
+			manifests: lintClaimKind(right) + lintClassKind("{claimKinds: [{name: claims.shop.test}], default: {annotation: shop.test/standard}}") + lintClass(
+				"a", "classbind.io/default: 'true'",
+			),
+			want: []string{`the annotation classbind.io/default means nothing: the ClassKind "classes.shop.test" does not read it (MeaninglessMark)`},
 		},
 		"Misspelt": {
 			reason: "We should doubt an annotation of ours that nothing reads, and no other.",
@@ -145,7 +212,8 @@ func TestLint(t *testing.T) {
 		"Outdated": {
 			reason: "We should see that a preset is another one now, or gone, under any name, and not miss one that is the same.",
 			manifests: strings.ReplaceAll(lintClaimKind(right)+lintClassKind(offers), "}\nspec", ", annotations: {classbind.io/preset: shop@1}}\nspec") +
-				"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: classbind-flux, annotations: {classbind.io/preset: flux@0123abcd}}\n---\n" + string(same),
+				"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: classbind-flux, annotations: {classbind.io/preset: " +
+				"flux@0123abcd}}\n---\n" + string(same),
 			want: []string{
 				`all.yaml:3: warning: ClaimKind/claims.shop.test: it is from another edition of the preset "shop"`,
 				`all.yaml:13: warning: ClusterRole/classbind-flux: it is from another edition of the preset "flux": compare it with "classbind kinds flux"`,
@@ -153,9 +221,10 @@ func TestLint(t *testing.T) {
 			lines: 3,
 		},
 		"Conflict": {
-			reason:    "We should see that another ClaimKind binds the claims.",
-			manifests: lintClaimKind(right) + strings.Replace(lintClaimKind("{claims: {resource: claims.shop.test}}"), "name: claims", "name: second", 1) + lintClassKind("{claimKinds: [{name: claims.shop.test}, {name: second.shop.test}]}"),
-			want:      []string{"(Conflict)"},
+			reason: "We should see that another ClaimKind binds the claims.",
+			manifests: lintClaimKind(right) + strings.Replace(lintClaimKind("{claims: {resource: claims.shop.test}}"), "name: claims", "name: second", 1) +
+				lintClassKind("{claimKinds: [{name: claims.shop.test}, {name: second.shop.test}]}"),
+			want: []string{"(Conflict)"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -237,7 +306,11 @@ func TestLintPairs(t *testing.T) {
 				if second.of == "claim CRD" && (one == "PathsInvalid" || one == "VersionNotServed") {
 					continue // The CRD is what it is compared with.
 				}
-				ofSecond := map[string]string{"claim kind": "ClaimKind/claims.shop.test", "class kind": "ClassKind/classes.shop.test", "other": "ClassKind/others.shop.test"}[second.of]
+				ofSecond := map[string]string{
+					"claim kind": "ClaimKind/claims.shop.test",
+					"class kind": "ClassKind/classes.shop.test",
+					"other":      "ClassKind/others.shop.test",
+				}[second.of]
 				assert.Equal(t, ofSecond, object, "%s should not hide what is found with %s: %s", other, one, finding)
 			}
 		}
@@ -305,7 +378,10 @@ func TestLintFormats(t *testing.T) {
 		t.Chdir(write(t, map[string]string{"a" + hostile + ".yaml": strings.ReplaceAll(lintClaimKind("{choise: 1}")+lintClassKind("{claimKinds: [{name: \"X\"}]}")+
 			lintClass("\"X\"", "classbind.io/weight: \"X\""), "X", `\e[2J\r\n::error::pwned\u009b1m\u202e\u200b\u2028`)}))
 		got := execute(t, NewCheckCommand(), "", "-f", ".", "-o", format)
-		assert.False(t, strings.ContainsFunc(got.stdout+got.stderr, func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }), "We should print nothing that a terminal obeys: %s: %q", format, got.stdout+got.stderr)
+		assert.False(t, strings.ContainsFunc(got.stdout+got.stderr, func(r rune) bool {
+			return r != '\n' &&
+				!strconv.IsPrint(r)
+		}), "We should print nothing that a terminal obeys: %s: %q", format, got.stdout+got.stderr)
 		assert.NotContains(t, "\n"+got.stdout+got.stderr, "\n::error::pwned", format)
 		assert.Contains(t, got.stdout, "pwned", format)
 	}

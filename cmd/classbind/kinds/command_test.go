@@ -61,7 +61,8 @@ func TestList(t *testing.T) {
 		assert.LessOrEqual(t, len(columns[1]), 70, "We should say what %s does in a short line.", columns[0])
 	}
 	assert.Equal(t, []string{
-		"argo-cd", "cert-manager", "cloudnative-pg", "cluster-api", "cluster-api-ipam", "crossplane-compositions", "crossplane-packages", "crossplane-v1", "crossplane-v2",
+		"argo-cd", "cert-manager", "cloudnative-pg", "cluster-api", "cluster-api-ipam", "crossplane-compositions", "crossplane-packages",
+		"crossplane-v1", "crossplane-v2",
 		"external-secrets", "flux", "gateway-api", "ingress", "jobset", "karpenter", "kserve", "kubeflow-trainer", "kubevirt", "kueue", "kueue-queues",
 		"object-storage", "persistent-volumes", "service-fabrik", "tekton", "velero", "volume-snapshots",
 	}, names, "We should list every preset.")
@@ -76,14 +77,46 @@ func TestPrint(t *testing.T) {
 		want         string // files, without .yaml
 		notes        string
 	}{
-		"One":                 {"We should print what the kustomization has, comments included.", "gateway-api", "gateway-api/clusterrole gateway-api/claimkinds gateway-api/classkinds", ""},
-		"Several":             {"We should print several as one stream, each of them once.", "ingress gateway-api ingress", "gateway-api/clusterrole gateway-api/claimkinds gateway-api/classkinds ingress/clusterrole ingress/claimkinds ingress/classkinds", ""},
-		"Examples":            {"We should print classes before claims, and no registration.", "gateway-api --examples", "gateway-api/example/classes gateway-api/example/claims", ""},
-		"ExamplesWithRelated": {"We should print what claims name before the claims.", "service-fabrik --examples", "service-fabrik/example/classes service-fabrik/example/related service-fabrik/example/claims", ""},
-		"Whole":               {"We should print what another needs before it, and say nothing where all are printed.", "kueue jobset kueue-queues", "kueue-queues/clusterrole kueue-queues/classkinds jobset/claimkinds kueue/claimkinds", ""},
-		"Needs":               {"We should name what it needs, and what becomes of that.", "kueue", "kueue/claimkinds", "note: kueue needs kueue-queues, too, which other presets also need: apply both, and delete kueue-queues last\n"},
-		"Needed":              {"We should name those that need it.", "kueue-queues kueue", "kueue-queues/clusterrole kueue-queues/classkinds kueue/claimkinds", "note: kueue-queues is also for jobset: delete it last\n"},
-		"ExamplesOfNeeded":    {"We should print the classes that the claims of another get.", "kueue kueue-queues crossplane-compositions --examples", "kueue-queues/example/classes kueue/example/claims", "note: crossplane-compositions is also for crossplane-v1, crossplane-v2: delete it last\nnote: kueue-queues is also for jobset: delete it last\n"},
+		"One": {
+			"We should print what the kustomization has, comments included.",
+			"gateway-api",
+			"gateway-api/clusterrole gateway-api/claimkinds gateway-api/classkinds",
+			"",
+		},
+		"Several": {
+			"We should print several as one stream, each of them once.", "ingress gateway-api ingress",
+			"gateway-api/clusterrole gateway-api/claimkinds gateway-api/classkinds ingress/clusterrole ingress/claimkinds ingress/classkinds",
+			"",
+		},
+		"Examples": {
+			"We should print classes before claims, and no registration.",
+			"gateway-api --examples", "gateway-api/example/classes gateway-api/example/claims", "",
+		},
+		"ExamplesWithRelated": {
+			"We should print what claims name before the claims.", "service-fabrik --examples",
+			"service-fabrik/example/classes service-fabrik/example/related service-fabrik/example/claims",
+			"",
+		},
+		"Whole": {
+			"We should print what another needs before it, and say nothing where all are printed.",
+			"kueue jobset kueue-queues",
+			"kueue-queues/clusterrole kueue-queues/classkinds jobset/claimkinds kueue/claimkinds",
+			"",
+		},
+		"Needs": {
+			"We should name what it needs, and what becomes of that.", "kueue", "kueue/claimkinds",
+			"note: kueue needs kueue-queues, too, which other presets also need: apply both, and delete kueue-queues last\n",
+		},
+		"Needed": {
+			"We should name those that need it.", "kueue-queues kueue",
+			"kueue-queues/clusterrole kueue-queues/classkinds kueue/claimkinds",
+			"note: kueue-queues is also for jobset: delete it last\n",
+		},
+		"ExamplesOfNeeded": {
+			"We should print the classes that the claims of another get.",
+			"kueue kueue-queues crossplane-compositions --examples", "kueue-queues/example/classes kueue/example/claims",
+			"note: crossplane-compositions is also for crossplane-v1, crossplane-v2: delete it last\nnote: kueue-queues is also for jobset: delete it last\n",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var want []string
@@ -179,7 +212,10 @@ func readable(t *testing.T, p preset) {
 	text, err := kinds.Files.ReadFile(path.Join(p.name, "README.md"))
 	require.NoError(t, err)
 	readme := string(text)
-	assert.True(t, strings.HasPrefix(readme, "# "+p.summary+"\n\n    classbind kinds "+strings.Join(append(p.needs, p.name), " ")+" "), "We should begin with what it does and the command.")
+	assert.True(
+		t, strings.HasPrefix(readme, "# "+p.summary+"\n\n    classbind kinds "+strings.Join(append(p.needs, p.name), " ")+" "),
+		"We should begin with what it does and the command.",
+	)
 	assert.Contains(t, readme, "\nNot bound", "We should say what is not bound.")
 }
 

@@ -19,7 +19,10 @@ func TestHostile(t *testing.T) {
 			var out strings.Builder
 			require.NoError(t, Format(format).Print(&out, report, func() string { return "a" + hostile + "b\n" }))
 			assert.False(t, strings.ContainsFunc(out.String(), isHidden), "We should print nothing that a terminal obeys: %s: %q", format, out.String())
-			if read := map[string]func([]byte, any) error{"json": json.Unmarshal, "yaml": func(text []byte, into any) error { return yaml.Unmarshal(text, into) }}[format]; read != nil && hostile != "\x80" {
+			if read := map[string]func([]byte, any) error{
+				"json": json.Unmarshal,
+				"yaml": func(text []byte, into any) error { return yaml.Unmarshal(text, into) },
+			}[format]; read != nil && hostile != "\x80" {
 				again := map[string]any{}
 				require.NoError(t, read([]byte(out.String()), &again), out.String())
 				assert.Equal(t, report["name"], again["name"], "A program should read what there is.")

@@ -72,16 +72,39 @@ func TestRegister(t *testing.T) {
 			want: []string{"path: .spec.crossplane.compositionSelector"},
 		},
 		"PartOfTheKind": {
-			reason: "We should say that a part of the Kind is a guess.",
-			args:   "VirtualMachine VirtualMachineInstancetype VirtualMachineClusterInstancetype", path: ".spec.instancetype", form: v1beta1.KindReference, guesses: guess,
+			reason:  "We should say that a part of the Kind is a guess.",
+			args:    "VirtualMachine VirtualMachineInstancetype VirtualMachineClusterInstancetype",
+			path:    ".spec.instancetype",
+			form:    v1beta1.KindReference,
+			guesses: guess,
 		},
-		"NoSuffix":   {reason: "We should take the end of a word for no suffix.", args: "VirtualMachine VirtualMachinePreference VirtualMachineClusterPreference", path: ".spec.preference", form: v1beta1.KindReference, guesses: guess},
-		"Named":      {reason: "We should take the field that the user names.", args: "VirtualMachine VirtualMachinePreference VirtualMachineClusterPreference --path .spec.preference", path: ".spec.preference", form: v1beta1.KindReference},
-		"Identifier": {reason: "We should find a name that is called an id.", args: "SFServiceInstance SFCluster", path: ".spec.clusterId", form: v1beta1.Name, guesses: guess},
+		"NoSuffix": {
+			reason:  "We should take the end of a word for no suffix.",
+			args:    "VirtualMachine VirtualMachinePreference VirtualMachineClusterPreference",
+			path:    ".spec.preference",
+			form:    v1beta1.KindReference,
+			guesses: guess,
+		},
+		"Named": {
+			reason: "We should take the field that the user names.",
+			args:   "VirtualMachine VirtualMachinePreference VirtualMachineClusterPreference --path .spec.preference",
+			path:   ".spec.preference",
+			form:   v1beta1.KindReference,
+		},
+		"Identifier": {
+			reason:  "We should find a name that is called an id.",
+			args:    "SFServiceInstance SFCluster",
+			path:    ".spec.clusterId",
+			form:    v1beta1.Name,
+			guesses: guess,
+		},
 		"ConfusedKinds": {
-			reason: "We should take the order of the kinds for that in which a name is looked for.",
-			args:   "InferenceService ServingRuntime ClusterServingRuntime --path .spec.predictor.model.runtime", path: ".spec.predictor.model.runtime", form: v1beta1.Name, guesses: guess,
-			want: []string{"# A guess: a reference of the form Name, which cannot distinguish a ServingRuntime from a ClusterServingRuntime", "precedence: Listed"},
+			reason:  "We should take the order of the kinds for that in which a name is looked for.",
+			args:    "InferenceService ServingRuntime ClusterServingRuntime --path .spec.predictor.model.runtime",
+			path:    ".spec.predictor.model.runtime",
+			form:    v1beta1.Name,
+			guesses: guess,
+			want:    []string{"# A guess: a reference of the form Name, which cannot distinguish a ServingRuntime from a ClusterServingRuntime", "precedence: Listed"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,8 +168,14 @@ func TestRefuses(t *testing.T) {
 		"Typo":    {"We should name what may be meant.", "BucketClaim BucketClas", `"BucketClas": there is no such kind: did you mean BucketClass?`},
 		"Absent":  {"We should say what helps.", "Queue BucketClass", `"Queue": there is no such kind: name the file of its CRD`},
 		"Second":  {"We should look for each.", "BucketClaim BucketClass Nothing", `"Nothing": there is no such kind`},
-		"NoField": {"We should say what is wrong with the field.", "BucketClaim BucketClass --path .spec.bucketClas", "--path=\".spec.bucketClas\": no form of reference fits the schema of bucketclaims.objectstorage.k8s.io: reference.path: the schema has no field"},
-		"Label":   {"We should say that labels are not in a schema.", "JobSet LocalQueue", "no field of jobsets.jobset.x-k8s.io looks like a reference to LocalQueue: name it with --path, or write the ClaimKind by hand if it is a label"},
+		"NoField": {
+			"We should say what is wrong with the field.", "BucketClaim BucketClass --path .spec.bucketClas",
+			"--path=\".spec.bucketClas\": no form of reference fits the schema of bucketclaims.objectstorage.k8s.io: reference.path: the schema has no field",
+		},
+		"Label": {
+			"We should say that labels are not in a schema.", "JobSet LocalQueue",
+			"no field of jobsets.jobset.x-k8s.io looks like a reference to LocalQueue: name it with --path, or write the ClaimKind by hand if it is a label",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := execute(t, append(strings.Fields(tc.args), "-f", shapes)...)

@@ -101,19 +101,30 @@ func TestClients(t *testing.T) {
 		want   int // 0 for no answer
 	}{
 		"CommonName": {reason: "We should answer a client with an allowed name.", with: ca.issue(t, forName("kube-apiserver")), want: http.StatusOK},
-		"DNSName":    {reason: "We should answer a client with an allowed DNS name.", with: ca.issue(t, x509.Certificate{DNSNames: []string{"x", "api.example.org"}}), want: http.StatusOK},
-		"OtherName":  {reason: "We should refuse another name from the same CA, such as a kubelet.", with: ca.issue(t, forName("system:node:a")), want: http.StatusForbidden},
-		"NoName":     {reason: "We should refuse a certificate without a name.", with: ca.issue(t, x509.Certificate{}), want: http.StatusForbidden},
-		"Nobody":     {reason: "We should not answer a client without a certificate."},
-		"OtherCA":    {reason: "We should not answer an allowed name from another CA.", with: other.issue(t, forName("kube-apiserver"))},
+		"DNSName": {
+			reason: "We should answer a client with an allowed DNS name.",
+			with:   ca.issue(t, x509.Certificate{DNSNames: []string{"x", "api.example.org"}}),
+			want:   http.StatusOK,
+		},
+		"OtherName": {
+			reason: "We should refuse another name from the same CA, such as a kubelet.",
+			with:   ca.issue(t, forName("system:node:a")),
+			want:   http.StatusForbidden,
+		},
+		"NoName":  {reason: "We should refuse a certificate without a name.", with: ca.issue(t, x509.Certificate{}), want: http.StatusForbidden},
+		"Nobody":  {reason: "We should not answer a client without a certificate."},
+		"OtherCA": {reason: "We should not answer an allowed name from another CA.", with: other.issue(t, forName("kube-apiserver"))},
 		"Server": {
 			reason: "We should not answer a client with a server's certificate.",
 			with: ca.issue(t, x509.Certificate{
 				Subject: forName("kube-apiserver").Subject, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 			}),
 		},
-		"Expired": {reason: "We should not answer a client with an expired certificate.", with: ca.issue(t, x509.Certificate{Subject: forName("kube-apiserver").Subject, NotAfter: time.Now().Add(-time.Minute)})},
-		"Own":     {reason: "We should let a replica check that it serves, and refuse its requests.", with: own, want: http.StatusForbidden},
+		"Expired": {
+			reason: "We should not answer a client with an expired certificate.",
+			with:   ca.issue(t, x509.Certificate{Subject: forName("kube-apiserver").Subject, NotAfter: time.Now().Add(-time.Minute)}),
+		},
+		"Own": {reason: "We should let a replica check that it serves, and refuse its requests.", with: own, want: http.StatusForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, text, err := ask(t, server, tc.with, nil, strings.NewReader("a review"))

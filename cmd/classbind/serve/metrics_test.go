@@ -55,9 +55,21 @@ func TestReaders(t *testing.T) {
 		"Forbidden": {reason: "We should refuse a token without the right to the path.", authorization: "Bearer somebody", want: http.StatusForbidden, asked: 4},
 		"Allowed":   {reason: "We should ask once about a token that may read, and remember it.", authorization: "Bearer prometheus", want: http.StatusOK, asked: 2},
 		"Revoked":   {reason: "We should forget a revoked token.", authorization: "Bearer made-up", known: true, want: http.StatusUnauthorized, asked: 2},
-		"RightLost": {reason: "We should forget a token whose owner lost the right.", authorization: "Bearer somebody", known: true, want: http.StatusForbidden, asked: 4},
-		"AnyCase":   {reason: "We should take the scheme in any case.", authorization: "bearer prometheus", want: http.StatusOK, asked: 2},
-		"Down":      {reason: "We should let nobody in while we cannot ask.", authorization: "Bearer prometheus", down: true, want: http.StatusServiceUnavailable, asked: 2},
+		"RightLost": {
+			reason:        "We should forget a token whose owner lost the right.",
+			authorization: "Bearer somebody",
+			known:         true,
+			want:          http.StatusForbidden,
+			asked:         4,
+		},
+		"AnyCase": {reason: "We should take the scheme in any case.", authorization: "bearer prometheus", want: http.StatusOK, asked: 2},
+		"Down": {
+			reason:        "We should let nobody in while we cannot ask.",
+			authorization: "Bearer prometheus",
+			down:          true,
+			want:          http.StatusServiceUnavailable,
+			asked:         2,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := &reviewer{t: t, down: tc.down}

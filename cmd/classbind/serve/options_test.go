@@ -30,33 +30,84 @@ func TestValidateRefuses(t *testing.T) {
 		arg    string
 		want   string
 	}{
-		"Namespace":             {reason: "We should refuse what cannot be a namespace.", arg: "--namespace=Class_Bind", want: "lower case"},
-		"Service":               {reason: "We should refuse what cannot be a Service.", arg: "--webhook-service=class.bind", want: "lower case"},
-		"HTTP":                  {reason: "We should refuse a URL that the API server does not call.", arg: "--webhook-url=http://localhost:9443", want: "must begin with https://: the API server calls nothing else"},
-		"IPv4":                  {reason: "We should refuse an address, for which there is no certificate.", arg: "--webhook-url=https://127.0.0.1:9443", want: "must name a host, such as localhost: certificates are issued for names, not for addresses"},
-		"EmptyQuery":            {reason: "We should refuse an empty query: the path after it would become the query.", arg: "--webhook-url=https://localhost?", want: "must have no user, query or fragment"},
-		"NoHost":                {reason: "We should refuse a URL that names no host.", arg: "--webhook-url=https://", want: "must name a host: "},
-		"WrongHost":             {reason: "We should refuse what no certificate can name.", arg: "--webhook-url=https://local_host", want: "must name a host: "},
-		"Garbage":               {reason: "We should say why a text is not a URL.", arg: "--webhook-url=https://[", want: "must be a URL: "},
-		"NoRate":                {reason: "We should refuse a rate of 0: ClaimKinds report whether claims are bound later.", arg: "--late-binding-rate=0", want: "must be from 1 to 100000"},
-		"NoWindow":              {reason: "We should refuse a window of 0, which would free a Lease while a write is in flight.", arg: "--in-flight-window=0s", want: "must be whole seconds, from 1s to 1h"},
-		"FractionOfAWindow":     {reason: "We should refuse fractions of a second, which a Lease would drop.", arg: "--in-flight-window=1.5s", want: "must be whole seconds, from 1s to 1h"},
-		"Certs":                 {reason: "We should say who can issue certificates.", arg: "--certs=cert_manager", want: "must be self-signed or cert-manager"},
-		"NoCertDir":             {reason: "We should refuse to look for certificates in the working directory.", with: []string{"--certs=cert-manager"}, arg: "--cert-dir=", want: "must name the folder of tls.crt and tls.key"},
+		"Namespace": {reason: "We should refuse what cannot be a namespace.", arg: "--namespace=Class_Bind", want: "lower case"},
+		"Service":   {reason: "We should refuse what cannot be a Service.", arg: "--webhook-service=class.bind", want: "lower case"},
+		"HTTP": {
+			reason: "We should refuse a URL that the API server does not call.",
+			arg:    "--webhook-url=http://localhost:9443",
+			want:   "must begin with https://: the API server calls nothing else",
+		},
+		"IPv4": {
+			reason: "We should refuse an address, for which there is no certificate.",
+			arg:    "--webhook-url=https://127.0.0.1:9443",
+			want:   "must name a host, such as localhost: certificates are issued for names, not for addresses",
+		},
+		"EmptyQuery": {
+			reason: "We should refuse an empty query: the path after it would become the query.",
+			arg:    "--webhook-url=https://localhost?",
+			want:   "must have no user, query or fragment",
+		},
+		"NoHost":    {reason: "We should refuse a URL that names no host.", arg: "--webhook-url=https://", want: "must name a host: "},
+		"WrongHost": {reason: "We should refuse what no certificate can name.", arg: "--webhook-url=https://local_host", want: "must name a host: "},
+		"Garbage":   {reason: "We should say why a text is not a URL.", arg: "--webhook-url=https://[", want: "must be a URL: "},
+		"NoRate": {
+			reason: "We should refuse a rate of 0: ClaimKinds report whether claims are bound later.",
+			arg:    "--late-binding-rate=0",
+			want:   "must be from 1 to 100000",
+		},
+		"NoWindow": {
+			reason: "We should refuse a window of 0, which would free a Lease while a write is in flight.",
+			arg:    "--in-flight-window=0s",
+			want:   "must be whole seconds, from 1s to 1h",
+		},
+		"FractionOfAWindow": {
+			reason: "We should refuse fractions of a second, which a Lease would drop.",
+			arg:    "--in-flight-window=1.5s",
+			want:   "must be whole seconds, from 1s to 1h",
+		},
+		"Certs": {reason: "We should say who can issue certificates.", arg: "--certs=cert_manager", want: "must be self-signed or cert-manager"},
+		"NoCertDir": {
+			reason: "We should refuse to look for certificates in the working directory.",
+			with:   []string{"--certs=cert-manager"},
+			arg:    "--cert-dir=",
+			want:   "must name the folder of tls.crt and tls.key",
+		},
 		"NoCertificateDuration": {reason: "We should refuse certificates that nobody trusts.", arg: "--certificate-duration=0s", want: "must be at least 30s"},
-		"ShortCADuration":       {reason: "We should refuse a CA that is renewed before the certificates that it has signed.", arg: "--ca-duration=335h59m59s", want: "must be at least twice --certificate-duration, which is 168h0m0s"},
+		"ShortCADuration": {
+			reason: "We should refuse a CA that is renewed before the certificates that it has signed.",
+			arg:    "--ca-duration=335h59m59s",
+			want:   "must be at least twice --certificate-duration, which is 168h0m0s",
+		},
 		"CADurationOfTheLongestCertificates": {
 			reason: "We should not be misled by a duration whose double is out of bounds.",
 			with:   []string{"--certificate-duration=2562047h47m16s"},
 			arg:    "--ca-duration=8760h0m0s", want: "must be at least twice --certificate-duration, which is 2562047h47m16s",
 		},
-		"ClientCAWithoutAName":        {reason: "We should not answer every client that a CA ever signed a certificate for.", arg: "--client-ca-file=ca.crt", want: "needs --client-name"},
-		"ClientNameWithoutACA":        {reason: "We should refuse a name alone, which would keep nobody out.", arg: "--client-name=kube-apiserver,other", want: "needs --client-ca-file"},
-		"EmptyClientName":             {reason: "We should refuse an empty name.", with: []string{"--client-ca-file=ca.crt"}, arg: "--client-name=kube-apiserver,", want: "must not have an empty name"},
-		"MetricsSecureWithoutMetrics": {reason: "We should refuse to secure metrics that are not served.", with: []string{"--metrics-bind-address=0"}, arg: "--metrics-secure=true", want: "needs --metrics-bind-address"},
-		"NegativeShutdownDelay":       {reason: "We should not end too early.", arg: "--shutdown-delay-duration=-1s", want: "must be from 0s to 1h"},
-		"LogLevel":                    {reason: "We should say which levels there are.", arg: "--log-level=verbose", want: "must be debug, info, warn or error"},
-		"LogFormat":                   {reason: "We should say which formats there are.", arg: "--log-format=xml", want: "must be json or text"},
+		"ClientCAWithoutAName": {
+			reason: "We should not answer every client that a CA ever signed a certificate for.",
+			arg:    "--client-ca-file=ca.crt",
+			want:   "needs --client-name",
+		},
+		"ClientNameWithoutACA": {
+			reason: "We should refuse a name alone, which would keep nobody out.",
+			arg:    "--client-name=kube-apiserver,other",
+			want:   "needs --client-ca-file",
+		},
+		"EmptyClientName": {
+			reason: "We should refuse an empty name.",
+			with:   []string{"--client-ca-file=ca.crt"},
+			arg:    "--client-name=kube-apiserver,",
+			want:   "must not have an empty name",
+		},
+		"MetricsSecureWithoutMetrics": {
+			reason: "We should refuse to secure metrics that are not served.",
+			with:   []string{"--metrics-bind-address=0"},
+			arg:    "--metrics-secure=true",
+			want:   "needs --metrics-bind-address",
+		},
+		"NegativeShutdownDelay": {reason: "We should not end too early.", arg: "--shutdown-delay-duration=-1s", want: "must be from 0s to 1h"},
+		"LogLevel":              {reason: "We should say which levels there are.", arg: "--log-level=verbose", want: "must be debug, info, warn or error"},
+		"LogFormat":             {reason: "We should say which formats there are.", arg: "--log-format=xml", want: "must be json or text"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := parse(t, append(tc.with, tc.arg)...).validate()
@@ -71,7 +122,8 @@ func TestValidateRefuses(t *testing.T) {
 
 func TestValidateSaysEverythingAtOnce(t *testing.T) {
 	err := parse(t, "--namespace=A", "--webhook-service=B", "--webhook-url=http://c", "--in-flight-window=1ms",
-		"--late-binding-rate=-1", "--certs=j", "--certificate-duration=1s", "--ca-duration=1s", "--client-ca-file=k", "--shutdown-delay-duration=-1s", "--log-level=h", "--log-format=i").validate()
+		"--late-binding-rate=-1", "--certs=j", "--certificate-duration=1s", "--ca-duration=1s", "--client-ca-file=k",
+		"--shutdown-delay-duration=-1s", "--log-level=h", "--log-format=i").validate()
 	require.Error(t, err)
 	var flags []string
 	for line := range strings.Lines(err.Error()) {
@@ -95,7 +147,10 @@ func TestValidateAccepts(t *testing.T) {
 		"Window":      {reason: "We should take the least window.", args: []string{"--in-flight-window=1s"}},
 		"CertManager": {reason: "We should take them from the folder of the flag.", args: []string{"--certs=cert-manager", "--cert-dir=tls"}},
 		"Briefest":    {reason: "We should take the shortest durations.", args: []string{"--certificate-duration=30s", "--ca-duration=1m"}},
-		"Clients":     {reason: "We should take a CA with several names, in either form.", args: []string{"--client-ca-file=ca.crt", "--client-name=one,two", "--client-name=three"}},
+		"Clients": {
+			reason: "We should take a CA with several names, in either form.",
+			args:   []string{"--client-ca-file=ca.crt", "--client-name=one,two", "--client-name=three"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.NoError(t, parse(t, tc.args...).validate(), tc.reason)
@@ -138,10 +193,19 @@ func TestLogger(t *testing.T) {
 	}{
 		"JSON": {
 			reason: "We should log JSON, and leave out what is below the level.",
-			want:   `{"level":"INFO","time":` + stamp + `,"msg":"hello","claim":"db"}` + "\n" + `{"level":"ERROR","time":` + stamp + `,"logger":"client-go","msg":"failed","err":"refused"}` + "\n",
+			want: `{"level":"INFO","time":` + stamp + `,"msg":"hello","claim":"db"}` + "\n" + `{"level":"ERROR","time":` + stamp +
+				`,"logger":"client-go","msg":"failed","err":"refused"}` + "\n",
 		},
-		"Text":  {reason: "We should log text.", args: []string{"--log-format=text"}, want: `\S+` + hello + `\S+` + "\tERROR\tclient-go\tfailed\t" + `{"err": "refused"}` + "\n"},
-		"Debug": {reason: "We should log V(1) at the level debug, and no more.", args: []string{"--log-level=debug", "--log-format=text"}, want: `\S+` + hello + `\S+` + "\tDEBUG\tdetail\n" + `\S+` + "\tERROR\t.*\n"},
+		"Text": {
+			reason: "We should log text.",
+			args:   []string{"--log-format=text"},
+			want:   `\S+` + hello + `\S+` + "\tERROR\tclient-go\tfailed\t" + `{"err": "refused"}` + "\n",
+		},
+		"Debug": {
+			reason: "We should log V(1) at the level debug, and no more.",
+			args:   []string{"--log-level=debug", "--log-format=text"},
+			want:   `\S+` + hello + `\S+` + "\tDEBUG\tdetail\n" + `\S+` + "\tERROR\t.*\n",
+		},
 		"Error": {reason: "We should log errors at any level.", args: []string{"--log-level=error"}, want: `.*"msg":"failed".*` + "\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -76,11 +76,13 @@ func (a *askedAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	case r.URL.Path == "/apis/example.org/v1":
 		all := metav1.Verbs{"get", "list", "watch", "patch"}
 		answer = asJSON(controllertest.APIResources(
-			metav1.APIResource{Name: "golds", Kind: "Gold", Namespaced: true, Verbs: all}, metav1.APIResource{Name: "claims", Kind: "Claim", Namespaced: true, Verbs: all}))
+			metav1.APIResource{Name: "golds", Kind: "Gold", Namespaced: true, Verbs: all},
+			metav1.APIResource{Name: "claims", Kind: "Claim", Namespaced: true, Verbs: all}))
 	case name == "golds":
 		answer = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadataList","metadata":{"resourceVersion":"7"},"items":[]}`
 	case strings.Contains(r.URL.Path, "/golds/") && name != "new" || strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/"):
-		answer = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{"uid":"u-1","resourceVersion":"7","namespace":"team","name":` + asJSON(name) + `}}`
+		answer = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{"uid":"u-1","resourceVersion":"7","namespace":"team","name":` +
+			asJSON(name) + `}}`
 	default:
 		code, answer = http.StatusNotFound, asJSON(controllertest.Failure(http.StatusNotFound, metav1.StatusReasonNotFound))
 	}
@@ -157,7 +159,9 @@ func newWebhooks(t *testing.T, api http.RoundTripper, log logr.Logger) *unstarte
 	require.NoError(t, errors.Join(clientgoscheme.AddToScheme(scheme), v1beta1.AddToScheme(scheme)))
 	config := &rest.Config{Host: "http://api", Transport: api, QPS: -1}
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range []schema.GroupVersionKind{v1beta1.GroupVersion.WithKind("ClaimKind"), v1beta1.GroupVersion.WithKind("ClassKind"), {Version: "v1", Kind: "Namespace"}} {
+	for _, kind := range []schema.GroupVersionKind{
+		v1beta1.GroupVersion.WithKind("ClaimKind"), v1beta1.GroupVersion.WithKind("ClassKind"), {Version: "v1", Kind: "Namespace"},
+	} {
 		mapper.Add(kind, meta.RESTScopeRoot)
 	}
 	live, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
@@ -292,12 +296,14 @@ var reviews = map[string][][6]string{
 }
 
 const (
-	asks         = `{"metadata": {"name": "a", "namespace": "team", "annotations": {}}, "spec": {"classSelector": {"matchLabels": {"tier": "known"}}}}`
-	names        = `{"metadata": {"name": "a", "namespace": "team", "annotations": {}}, "spec": {"classRef": {"apiVersion": "example.org/v1", "kind": "Gold", "namespace": "team", "name": "unknown"}}}`
+	asks  = `{"metadata": {"name": "a", "namespace": "team", "annotations": {}}, "spec": {"classSelector": {"matchLabels": {"tier": "known"}}}}`
+	names = `{"metadata": {"name": "a", "namespace": "team", "annotations": {}}, "spec": {"classRef": {"apiVersion": "example.org/v1", ` +
+		`"kind": "Gold", "namespace": "team", "name": "unknown"}}}`
 	unmarked     = `{"metadata": {"name": "new", "namespace": "team", "uid": "u-1", "resourceVersion": "7", "annotations": {}}}`
 	marked       = `{"metadata": {"name": "new", "namespace": "team", "uid": "u-1", "resourceVersion": "7", "annotations": {"default": "true"}}}`
 	newClassKind = `{"metadata": {"name": "golds.example.org", "annotations": {}}, "spec": {"claimKinds": [{"name": "others.example.org"}]}}`
-	newClaimKind = `{"metadata": {"name": "others.example.org", "annotations": {}}, "spec": {"claims": {"resource": "claims.example.org", "version": "v1"}, "reference": {"path": ".spec.classRef"},
+	newClaimKind = `{"metadata": {"name": "others.example.org", "annotations": {}}, "spec": {"claims": {"resource": "claims.example.org",
+	"version": "v1"}, "reference": {"path": ".spec.classRef"},
 		"whenUnmatched": "BindLater", "classes": {"kinds": [{"name": "golds.example.org"}]}}}`
 )
 
@@ -307,7 +313,10 @@ func TestReviewsAreNotBelieved(t *testing.T) { synctest.Test(t, reviewsAreNotBel
 func reviewsAreNotBelieved(t *testing.T) {
 	api := &askedAPI{}
 	mgr := newWebhooks(t, api, logr.Discard())
-	metadata, specs := filled(reflect.TypeFor[metav1.ObjectMeta]()), map[string]any{"claimkinds": filled(reflect.TypeFor[v1beta1.ClaimKind]()), "classkinds": filled(reflect.TypeFor[v1beta1.ClassKind]())}
+	metadata, specs := filled(reflect.TypeFor[metav1.ObjectMeta]()), map[string]any{
+		"claimkinds": filled(reflect.TypeFor[v1beta1.ClaimKind]()),
+		"classkinds": filled(reflect.TypeFor[v1beta1.ClassKind]()),
+	}
 	sent, reached := 0, 0
 	send := func(path string, review []byte, value string) (code, asked int) {
 		api.take()

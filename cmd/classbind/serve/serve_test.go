@@ -139,11 +139,15 @@ func TestHistory(t *testing.T) {
 		answers []string
 		void    bool
 	}{
-		"Forward":      {reason: "We should go on where time goes on, and not compare versions as strings.", answers: []string{"7", "9", "10", "100", "100", "101"}},
-		"Back":         {reason: "We should end when time went back.", answers: []string{"7", "100", "99"}, void: true},
-		"BackInAnHour": {reason: "We should compare with the last answer before the API server was away.", answers: append(append([]string{"100"}, make([]string, 18000)...), "99"), void: true},
-		"Unordered":    {reason: "We should go on with a storage whose versions have no order.", answers: []string{"b", "a", "", "0a", "a"}},
-		"NoVersion":    {reason: "We should not take an answer without a version for the past.", answers: []string{"7", "0", "7"}},
+		"Forward": {reason: "We should go on where time goes on, and not compare versions as strings.", answers: []string{"7", "9", "10", "100", "100", "101"}},
+		"Back":    {reason: "We should end when time went back.", answers: []string{"7", "100", "99"}, void: true},
+		"BackInAnHour": {
+			reason:  "We should compare with the last answer before the API server was away.",
+			answers: append(append([]string{"100"}, make([]string, 18000)...), "99"),
+			void:    true,
+		},
+		"Unordered": {reason: "We should go on with a storage whose versions have no order.", answers: []string{"b", "a", "", "0a", "a"}},
+		"NoVersion": {reason: "We should not take an answer without a version for the past.", answers: []string{"7", "0", "7"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -214,7 +218,10 @@ func TestStopped(t *testing.T) {
 
 	_, err = net.Dial("tcp", "localhost:1")
 	require.Error(t, err)
-	require.ErrorContains(t, stopped("cannot connect to the cluster", err), "cannot connect to the cluster: ", "We should not blame a port of ours for the cluster's.")
+	require.ErrorContains(
+		t, stopped("cannot connect to the cluster", err), "cannot connect to the cluster: ",
+		"We should not blame a port of ours for the cluster's.",
+	)
 }
 
 func TestBuildInfo(t *testing.T) {

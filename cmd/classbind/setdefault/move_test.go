@@ -63,17 +63,38 @@ func TestMove(t *testing.T) {
 		out     []string
 		err     []string // its parts; none for success
 	}{
-		"NoFault":            {reason: "We should move the default.", marked: "new", out: moved},
-		"LostUnmark":         {reason: "We should go on where the answer to the first write was lost, although it was stored.", faults: map[string][]fault{"old": {{stored: true, err: errLost}}}, marked: "new", out: moved},
-		"LostMark":           {reason: "We should succeed where the answer to the last write was lost, although it was stored.", faults: map[string][]fault{"new": {{stored: true, err: errLost}}}, marked: "new", out: moved},
-		"ShortlyUnavailable": {reason: "We should try again rather than leave the claim kind without a default.", faults: map[string][]fault{"new": {{err: errUnavailable}, {err: errLost}}}, marked: "new", out: moved},
+		"NoFault": {reason: "We should move the default.", marked: "new", out: moved},
+		"LostUnmark": {
+			reason: "We should go on where the answer to the first write was lost, although it was stored.",
+			faults: map[string][]fault{"old": {{stored: true, err: errLost}}},
+			marked: "new",
+			out:    moved,
+		},
+		"LostMark": {
+			reason: "We should succeed where the answer to the last write was lost, although it was stored.",
+			faults: map[string][]fault{"new": {{stored: true, err: errLost}}},
+			marked: "new",
+			out:    moved,
+		},
+		"ShortlyUnavailable": {
+			reason: "We should try again rather than leave the claim kind without a default.",
+			faults: map[string][]fault{"new": {{err: errUnavailable}, {err: errLost}}},
+			marked: "new",
+			out:    moved,
+		},
 		"Unavailable": {
 			reason: "We should put the former default back where the new one cannot be marked.",
 			faults: map[string][]fault{"new": repeat(errUnavailable)},
 			marked: "old", out: putBack,
 			err: []string{"cannot mark as.test/new as the default: the server is going away\nas.test/old is the default again"},
 		},
-		"Refused": {reason: "We should not try again what was refused.", faults: map[string][]fault{"new": {{err: errRefused}}}, marked: "old", out: putBack, err: []string{"not this one\nas.test/old is the default again"}},
+		"Refused": {
+			reason: "We should not try again what was refused.",
+			faults: map[string][]fault{"new": {{err: errRefused}}},
+			marked: "old",
+			out:    putBack,
+			err:    []string{"not this one\nas.test/old is the default again"},
+		},
 		"UnmarkRefused": {
 			reason: "We should change nothing where the mark cannot be taken.",
 			faults: map[string][]fault{"old": {{err: errRefused}}},
@@ -95,7 +116,10 @@ func TestMove(t *testing.T) {
 			reason: "We should say how to put the former default back where we cannot.",
 			faults: map[string][]fault{"new": {{err: errRefused}}, "old": {{stored: true}, {err: errRefused}}},
 			out:    []string{"as.test/old: no longer the default for claims.test"},
-			err:    []string{"as.test/old did not get its mark back: ", "; to give it back, run: kubectl patch as.test old --type merge --patch '{\"metadata\":{\"annotations\":{\"default\":\"true\"}}}'"},
+			err: []string{
+				"as.test/old did not get its mark back: ",
+				"; to give it back, run: kubectl patch as.test old --type merge --patch '{\"metadata\":{\"annotations\":{\"default\":\"true\"}}}'",
+			},
 		},
 		"PutBackNeverAvailable": {
 			reason: "We should not try for ever.",
@@ -231,7 +255,8 @@ func TestOvertaken(t *testing.T) {
 	}{
 		"Moved": {"We should name the class that another command has marked.", func(c clienttesting.ObjectTracker) error {
 			return errors.Join(c.Update(classesOfA, fakeClass("new", false), ""), c.Update(classesOfA, fakeClass("third", true), ""))
-		}, "as.test/new was the default for claims.test, but its mark was taken meanwhile; the default is as.test/third now; to move it all the same, run this command again"},
+		}, "as.test/new was the default for claims.test, but its mark was taken meanwhile; the default is as.test/third now; to move it all the " +
+			"same, run this command again"},
 		"Unmarked": {"We should say that nothing is the default.", func(c clienttesting.ObjectTracker) error {
 			return c.Update(classesOfA, fakeClass("new", false), "")
 		}, "but its mark was taken meanwhile; no class is the default now"},
@@ -302,7 +327,10 @@ type fakeRegistrations struct {
 func (f fakeRegistrations) claimKind() v1beta1.ClaimKind {
 	return v1beta1.ClaimKind{
 		ObjectMeta: metav1.ObjectMeta{Name: "claims.test"},
-		Status:     v1beta1.ClaimKindStatus{Defaults: []v1beta1.DefaultClass{cmp.Or(f.seen, v1beta1.DefaultClass{Kind: "A", Name: "new"})}, Conditions: []metav1.Condition{{Type: v1beta1.ConditionSingleDefault, Status: metav1.ConditionTrue}}},
+		Status: v1beta1.ClaimKindStatus{
+			Defaults:   []v1beta1.DefaultClass{cmp.Or(f.seen, v1beta1.DefaultClass{Kind: "A", Name: "new"})},
+			Conditions: []metav1.Condition{{Type: v1beta1.ConditionSingleDefault, Status: metav1.ConditionTrue}},
+		},
 	}
 }
 
@@ -320,7 +348,11 @@ func (f fakeRegistrations) List(ctx context.Context, list client.ObjectList, _ .
 	case *v1beta1.ClassKindList:
 		l.Items = []v1beta1.ClassKind{{
 			ObjectMeta: metav1.ObjectMeta{Name: "as.test"},
-			Spec:       v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: "claims.test"}}, Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"}},
+			Spec: v1beta1.ClassKindSpec{
+				ClaimKinds: []v1beta1.ClaimKindLink{{Name: "claims.test"}},
+				Default:    v1beta1.Source{Annotation: "default"},
+				Weight:     v1beta1.Source{Annotation: "weight"},
+			},
 		}}
 	}
 	return ctx.Err()

@@ -92,7 +92,11 @@ func TestSimulate(t *testing.T) {
 		status               int
 		text                 string
 	}{
-		"nothing changes": {reason: "We should say that a label nobody asks for moves nothing.", change: strings.Replace(gold, "{tier: gold}", "{tier: gold, more: label}", 1), text: "2 claims: none would get another class"},
+		"nothing changes": {
+			reason: "We should say that a label nobody asks for moves nothing.",
+			change: strings.Replace(gold, "{tier: gold}", "{tier: gold, more: label}", 1),
+			text:   "2 claims: none would get another class",
+		},
 		"moved": {
 			reason: "We should name the claim that another default gets.",
 			change: strings.Replace(silver, "silver, labels: {tier: silver}", "bronze", 1) + strings.Replace(silver, "'true'", "'false'", 1),
@@ -105,15 +109,30 @@ func TestSimulate(t *testing.T) {
 			args:   []string{"--strict"}, moved: 1, status: exit.Broken,
 		},
 		"removed": {
-			reason: "We should say that a claim loses its class, and why.", spec: "reference: {path: .spec.classRef, form: ObjectReference, whenAbsent: LeaveAlone}", // The author's {} stays.
+			// The author's {} stays.
+			reason: "We should say that a claim loses its class, and why.", spec: "reference: {path: .spec.classRef, form: ObjectReference, whenAbsent: LeaveAlone}",
 			args: []string{"--remove=Class/gold"}, lost: 1, status: exit.Broken,
 			text: "team/db, without a class: no class for this claim of \"claims.test.io\" matches the selector \"tier=gold\"",
 		},
-		"waits":          {reason: "We should say that a claim waits.", spec: "whenUnmatched: BindLater", args: []string{"--remove=classes.test.io/gold"}, lost: 1, status: exit.Broken, text: "Class/gold   waits for a class   team/db"},
-		"not registered": {reason: "We should say that nobody binds the claims of a ClaimKind that is gone.", args: []string{"--remove=ClaimKind/claims.test.io"}, lost: 2, status: exit.Broken, text: "no ClaimKind registers the claims"},
+		"waits": {
+			reason: "We should say that a claim waits.",
+			spec:   "whenUnmatched: BindLater",
+			args:   []string{"--remove=classes.test.io/gold"},
+			lost:   1,
+			status: exit.Broken,
+			text:   "Class/gold   waits for a class   team/db",
+		},
+		"not registered": {
+			reason: "We should say that nobody binds the claims of a ClaimKind that is gone.",
+			args:   []string{"--remove=ClaimKind/claims.test.io"},
+			lost:   2,
+			status: exit.Broken,
+			text:   "no ClaimKind registers the claims",
+		},
 		"related objects": {
 			reason: "We should read what claims name from the files, and what changes of it.",
-			spec:   `classes: {related: [{name: plan, resource: plans.test.io, nameExpression: "'small'"}], fits: [{name: x, expression: "related.plan.spec.tier == 'all'"}]}`,
+			spec: `classes: {related: [{name: plan, resource: plans.test.io, nameExpression: "'small'"}], fits: [{name: x, expression: ` +
+				`"related.plan.spec.tier == 'all'"}]}`,
 			change: "apiVersion: test.io/v1\nkind: Plan\nmetadata: {namespace: team, name: small}\nspec: {tier: none}\n",
 			lost:   2, status: exit.Broken, text: "without a class",
 		},
@@ -129,7 +148,10 @@ func TestSimulate(t *testing.T) {
 		},
 		"made up": {
 			reason: "We should make up claims in the proportions of those that exist.",
-			args:   []string{"--claims=1000", "--remove=Class/gold"}, lost: 500, status: exit.Broken, text: "1000 claims: 0 would get another class, and 500 would lose theirs",
+			args:   []string{"--claims=1000", "--remove=Class/gold"},
+			lost:   500,
+			status: exit.Broken,
+			text:   "1000 claims: 0 would get another class, and 500 would lose theirs",
 		},
 		"random": {
 			reason: "We should give intervals where random numbers decide.", spec: "choice: {seed: Request}",
@@ -148,10 +170,15 @@ func TestSimulate(t *testing.T) {
 			change: crd, lost: 2, status: exit.Broken, text: "Note: no claim of the kind is bound: the CRD \"claims.test.io\" does not serve the version",
 		},
 		"left out": {
-			reason: "We should name what matters to no claim.", change: strings.ReplaceAll(gold, "gold", "gold-2") + strings.Replace(gold, "kind: Class", "kind: Klass", 1),
-			moved: -1, text: "Note: left out, because it matters to no claim: Klass/gold in standard input",
+			reason: "We should name what matters to no claim.",
+			change: strings.ReplaceAll(gold, "gold", "gold-2") + strings.Replace(gold, "kind: Class", "kind: Klass", 1),
+			moved:  -1, text: "Note: left out, because it matters to no claim: Klass/gold in standard input",
 		},
-		"nothing matters":   {reason: "We should not find that a misspelt kind changes nothing.", change: strings.Replace(gold, "kind: Class", "kind: Klass", 1), status: exit.Failed},
+		"nothing matters": {
+			reason: "We should not find that a misspelt kind changes nothing.",
+			change: strings.Replace(gold, "kind: Class", "kind: Klass", 1),
+			status: exit.Failed,
+		},
 		"nothing to do":     {reason: "We should ask for a change.", status: exit.Failed},
 		"malformed removal": {reason: "We should refuse a malformed removal.", args: []string{"--remove=gold"}, status: exit.Failed},
 		"too many claims":   {reason: "We should refuse too many claims.", args: []string{"--remove=Class/gold", "--claims=1000001"}, status: exit.Failed},

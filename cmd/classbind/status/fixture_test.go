@@ -81,14 +81,20 @@ func newFixture(t *testing.T) *fixture {
 			}}},
 			Status: appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2},
 		},
-		lease:     &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1beta1.LeaderLease}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("replica-1"), LeaseDurationSeconds: new(int32(15)), RenewTime: &now}},
+		lease: &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1beta1.LeaderLease},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("replica-1"), LeaseDurationSeconds: new(int32(15)), RenewTime: &now},
+		},
 		secret:    &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1beta1.CASecret}, Data: map[string][]byte{"ca.crt": ca, "tls.crt": ca}},
 		claimKind: &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: databases}, Status: v1beta1.ClaimKindStatus{Conditions: ready}},
 		pvcKind:   &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: pvcs}, Status: v1beta1.ClaimKindStatus{Conditions: ready}},
-		classKind: &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: golds}, Status: v1beta1.ClassKindStatus{Conditions: conditions([]string{"Ready=True/Served", "Guarded=True/Configured"})}},
-		gold:      object("example.org/v1", "Gold", "", "gold"),
-		claim:     object("example.org/v1", "Database", "team", "mine"),
-		pvc:       object("v1", "PersistentVolumeClaim", "team", "disk"),
+		classKind: &v1beta1.ClassKind{
+			ObjectMeta: metav1.ObjectMeta{Name: golds},
+			Status:     v1beta1.ClassKindStatus{Conditions: conditions([]string{"Ready=True/Served", "Guarded=True/Configured"})},
+		},
+		gold:  object("example.org/v1", "Gold", "", "gold"),
+		claim: object("example.org/v1", "Database", "team", "mine"),
+		pvc:   object("v1", "PersistentVolumeClaim", "team", "disk"),
 		served: map[string]cluster.Resource{
 			databases: {GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Database"}, Namespaced: true},
 			golds:     {GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}},
@@ -103,7 +109,11 @@ func newFixture(t *testing.T) *fixture {
 	}
 	w.pvcKind.Spec = w.claimKind.Spec
 	w.pvcKind.Spec.Reference.Path, w.pvcKind.Spec.WhenUnmatched = ".spec.storageClassName", ""
-	w.classKind.Spec = v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: databases}}, Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"}}
+	w.classKind.Spec = v1beta1.ClassKindSpec{
+		ClaimKinds: []v1beta1.ClaimKindLink{{Name: databases}},
+		Default:    v1beta1.Source{Annotation: "default"},
+		Weight:     v1beta1.Source{Annotation: "weight"},
+	}
 	w.gold.SetAnnotations(map[string]string{"default": "true", "weight": "3"})
 	setField(t, w.claim, "gold", "spec", "classRef")
 	setField(t, w.pvc, "fast", "spec", "storageClassName")
@@ -255,7 +265,10 @@ func statusOf(err error) int {
 
 // pod of the Deployment.
 func (w *fixture) pod(name string) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: name, Labels: w.deployment.Labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: "classbind:v1"}}}}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: name, Labels: w.deployment.Labels},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Image: "classbind:v1"}}},
+	}
 	w.more = append(w.more, p)
 	return p
 }

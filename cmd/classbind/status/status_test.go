@@ -26,7 +26,12 @@ import (
 func TestStatus(t *testing.T) {
 	label := func(o client.Object, key, value string) { o.SetLabels(map[string]string{key: value}) }
 	ca := certtest.NewCA(t)
-	expired := (&certtest.Pair{}).Sign(t, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour)}).PEM()
+	expired := (&certtest.Pair{}).Sign(t, &x509.Certificate{
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		NotBefore:             time.Now().Add(-2 * time.Hour),
+		NotAfter:              time.Now().Add(-time.Hour),
+	}).PEM()
 	// delayed has a claim with a class that is not there, and one without a class where none is bound.
 	const absent = `1 claim has a class that is not there: team/default ("golds.example.org/default"); ` +
 		"create the class, or delete the claims and create them again, to get another"
@@ -59,8 +64,11 @@ func TestStatus(t *testing.T) {
 			note:      "claimkind/databases.example.org: LetsClustersStart is False (NeededToStart): it may not come up",
 		},
 		"ExpressionInvalid": {
-			reason:    "We should name the expression, and not what follows from it.",
-			claimKind: []string{"Ready=False/InvalidExpression: so it is", "LateBinding=False/InvalidExpression: so it is", "ExpressionsValid=False/InvalidExpression: spec.claims.when: line 1, column 7: no"},
+			reason: "We should name the expression, and not what follows from it.",
+			claimKind: []string{
+				"Ready=False/InvalidExpression: so it is", "LateBinding=False/InvalidExpression: so it is",
+				"ExpressionsValid=False/InvalidExpression: spec.claims.when: line 1, column 7: no",
+			},
 			classKind: []string{"Ready=True/Served", "ExpressionsValid=False/ExpressionFailed: Gold/a"},
 			want: []string{
 				"kinds: claimkind/databases.example.org: ExpressionsValid is False (InvalidExpression): spec.claims.when: line 1, column 7: no",
@@ -76,18 +84,30 @@ func TestStatus(t *testing.T) {
 			reason:    "We should say why a kind is not ready, what else is wrong with it, and nothing that follows.",
 			classKind: []string{"Ready=False/NotSynced: no", "Guarded=False/NotConfigured", "ClaimKindsRegistered=False/NotRegistered: others"},
 			change:    func(w *fixture) { w.classes.Webhooks = nil },
-			want:      []string{"kinds: classkind/golds.example.org: Ready is False (NotSynced): no", "kinds: classkind/golds.example.org: ClaimKindsRegistered is False (NotRegistered): others"},
+			want: []string{
+				"kinds: classkind/golds.example.org: Ready is False (NotSynced): no",
+				"kinds: classkind/golds.example.org: ClaimKindsRegistered is False (NotRegistered): others",
+			},
 		},
 		"NotReadyForAnotherReason": {
 			reason:    "We should not take for a consequence what has a cause of its own.",
 			claimKind: []string{"Ready=False/TooLarge: no room", "ClassKindsRead=False/NotPermitted: no right"},
-			want:      []string{"kinds: claimkind/databases.example.org: Ready is False (TooLarge): no room", "kinds: claimkind/databases.example.org: ClassKindsRead is False (NotPermitted): no right"},
+			want: []string{
+				"kinds: claimkind/databases.example.org: Ready is False (TooLarge): no room",
+				"kinds: claimkind/databases.example.org: ClassKindsRead is False (NotPermitted): no right",
+			},
 		},
 		"Conditions": {
-			reason:    "We should find each condition that is not met, once.",
-			claimKind: []string{"Ready=True/Served", "SingleDefault=False/Is", "PathsValid=False/Is", "SelectorsRead=False/Is", "LateBinding=False/Is", "ClaimsCounted=False/Is"},
-			classKind: []string{"Ready=True/Served", "Guarded=False/Is", "WeightsValid=False/Is", "LabelsIndexed=False/Is", "MarksValid=False/Is", "ClaimKindsRegistered=False/Is"},
-			change:    func(w *fixture) { w.classes.Webhooks = nil },
+			reason: "We should find each condition that is not met, once.",
+			claimKind: []string{
+				"Ready=True/Served", "SingleDefault=False/Is", "PathsValid=False/Is", "SelectorsRead=False/Is", "LateBinding=False/Is",
+				"ClaimsCounted=False/Is",
+			},
+			classKind: []string{
+				"Ready=True/Served", "Guarded=False/Is", "WeightsValid=False/Is", "LabelsIndexed=False/Is", "MarksValid=False/Is",
+				"ClaimKindsRegistered=False/Is",
+			},
+			change: func(w *fixture) { w.classes.Webhooks = nil },
 			want: []string{
 				"kinds: claimkind/databases.example.org: SingleDefault is False", "kinds: claimkind/databases.example.org: PathsValid is False",
 				"kinds: claimkind/databases.example.org: SelectorsRead is False", "kinds: claimkind/databases.example.org: LateBinding is False",
@@ -106,7 +126,11 @@ func TestStatus(t *testing.T) {
 			change: func(w *fixture) { w.gold.SetAnnotations(map[string]string{"default": "true", "weight": "0"}) },
 			want:   []string{"kinds: claimkind/databases.example.org: with WeightedRandom, no claim gets a default class of weight 0: Gold/gold"},
 		},
-		"NeverLookedAt": {reason: "We should not take silence for a good sign.", change: func(w *fixture) { w.claimKind.Status.Conditions = nil }, want: []string{"kinds: claimkind/databases.example.org: no leader has looked at it"}},
+		"NeverLookedAt": {
+			reason: "We should not take silence for a good sign.",
+			change: func(w *fixture) { w.claimKind.Status.Conditions = nil },
+			want:   []string{"kinds: claimkind/databases.example.org: no leader has looked at it"},
+		},
 		"CRDGone": {
 			reason:    "We should say that a resource is not served, once.",
 			claimKind: []string{"Ready=False/NotInstalled: no such resource"},
@@ -158,16 +182,25 @@ func TestStatus(t *testing.T) {
 				w.deployment.Status.ReadyReplicas = 1
 				waits(w.pod("b"), "ContainerCreating")
 			},
-			note: "only 1 of 2 replicas are ready, as in a drain: if it stays so, kubectl describe pods --namespace classbind-system --selector app.kubernetes.io/name=classbind, and kubectl logs with the same",
+			note: "only 1 of 2 replicas are ready, as in a drain: if it stays so, kubectl describe pods --namespace classbind-system --selector " +
+				"app.kubernetes.io/name=classbind, and kubectl logs with the same",
 		},
 		"NotDelayed": {
 			reason: "We should find claims that nobody binds, beside one whose class is gone.", change: delayed(""),
 			want: []string{"1 claim has no class, in namespaces that are excluded: kube-system/waits"},
 			note: "claimkind/databases.example.org: " + absent,
 		},
-		"DelayedByTheClaim":     {reason: "We should not take for lost what may not be bound yet.", change: delayed("has(claim.spec.ready)"), note: "claimkind/databases.example.org: " + absent},
-		"DelayedByTheNamespace": {reason: "We should not take for lost what may not be bound yet.", change: delayed("has(namespaceObject.metadata.labels)"), note: "claimkind/databases.example.org: " + absent},
-		"Rebound":               {reason: "We should not take a class for gone that claims.when ignores.", change: delayed("claim.spec.classRef == 'default'")},
+		"DelayedByTheClaim": {
+			reason: "We should not take for lost what may not be bound yet.",
+			change: delayed("has(claim.spec.ready)"),
+			note:   "claimkind/databases.example.org: " + absent,
+		},
+		"DelayedByTheNamespace": {
+			reason: "We should not take for lost what may not be bound yet.",
+			change: delayed("has(namespaceObject.metadata.labels)"),
+			note:   "claimkind/databases.example.org: " + absent,
+		},
+		"Rebound": {reason: "We should not take a class for gone that claims.when ignores.", change: delayed("claim.spec.classRef == 'default'")},
 		"CAExpired": {
 			reason: "We should find an expired CA where it is kept, and not each entry that trusts it.",
 			change: func(w *fixture) {
@@ -193,8 +226,16 @@ func TestStatus(t *testing.T) {
 			},
 			want: []string{"certificates: secrets/classbind-system/classbind-tls: its tls.crt expired at "},
 		},
-		"NoSecret":        {reason: "We should say that there is no certificate at all.", change: func(w *fixture) { w.secret.Name = "others" }, want: []string{"certificates: namespaces/classbind-system: there is no Secret classbind-ca"}},
-		"SecretMalformed": {reason: "We should say that a Secret holds no certificate.", change: func(w *fixture) { w.secret.Data = nil; w.writeEntries(ca.PEM()) }, want: []string{"its ca.crt cannot be read"}},
+		"NoSecret": {
+			reason: "We should say that there is no certificate at all.",
+			change: func(w *fixture) { w.secret.Name = "others" },
+			want:   []string{"certificates: namespaces/classbind-system: there is no Secret classbind-ca"},
+		},
+		"SecretMalformed": {
+			reason: "We should say that a Secret holds no certificate.",
+			change: func(w *fixture) { w.secret.Data = nil; w.writeEntries(ca.PEM()) },
+			want:   []string{"its ca.crt cannot be read"},
+		},
 		"NoReplica": {
 			reason: "We should say that no replica is ready, and not that none leads, either.",
 			change: func(w *fixture) {
@@ -206,7 +247,10 @@ func TestStatus(t *testing.T) {
 		"NoLeader": {
 			reason: "We should say that none leads of those that are ready.",
 			change: func(w *fixture) { w.lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Minute)} },
-			want:   []string{"replicas: leases/classbind-system/classbind-leader: no replica leads, so the entries, the status and the CA are not kept up to date; the last that led was replica-1"},
+			want: []string{
+				"replicas: leases/classbind-system/classbind-leader: no replica leads, so the entries, the status and the CA are not kept up to date; " +
+					"the last that led was replica-1",
+			},
 		},
 		"OneReplicaOfTwo": {
 			reason: "We should say that a replica is missing, and why.",
@@ -226,13 +270,22 @@ func TestStatus(t *testing.T) {
 			reason: "We should say that a rollout does not go on while the pods of before are ready.",
 			change: func(w *fixture) {
 				w.deployment.Status.Replicas, w.deployment.Status.UpdatedReplicas = 3, 1
-				w.deployment.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}}
+				w.deployment.Status.Conditions = []appsv1.DeploymentCondition{
+					{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"},
+				}
 				waits(w.pod("c"), "ErrImagePull")
 			},
 			want: []string{"replicas: deployments/classbind-system/classbind: its rollout does not go on: 1 of 2 replicas are updated: pod c: ErrImagePull"},
 		},
-		"OutsideTheCluster": {reason: "We should find nothing wrong with a Deployment that nobody runs, beside a replica that leads.", change: func(w *fixture) { w.deployment.Status = appsv1.DeploymentStatus{} }},
-		"ScaledToNone":      {reason: "We should say that it is scaled to 0.", change: func(w *fixture) { w.deployment.Spec.Replicas = new(int32(0)) }, want: []string{"replicas: deployments/classbind-system/classbind: it is scaled to 0"}},
+		"OutsideTheCluster": {
+			reason: "We should find nothing wrong with a Deployment that nobody runs, beside a replica that leads.",
+			change: func(w *fixture) { w.deployment.Status = appsv1.DeploymentStatus{} },
+		},
+		"ScaledToNone": {
+			reason: "We should say that it is scaled to 0.",
+			change: func(w *fixture) { w.deployment.Spec.Replicas = new(int32(0)) },
+			want:   []string{"replicas: deployments/classbind-system/classbind: it is scaled to 0"},
+		},
 		"EntryGone": {
 			reason: "We should miss an entry.",
 			change: func(w *fixture) { w.claims.Webhooks, w.classes.Webhooks = w.claims.Webhooks[1:], nil },
@@ -267,7 +320,9 @@ func TestStatus(t *testing.T) {
 					w.more = append(w.more, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, asking(t, namespace, "unbound"))
 				}
 			},
-			want: []string{"7 claims have no class, in namespaces that are excluded: team-0/unbound, team-1/unbound, team-2/unbound, team-3/unbound, team-4/unbound and 2 more"},
+			want: []string{
+				"7 claims have no class, in namespaces that are excluded: team-0/unbound, team-1/unbound, team-2/unbound, team-3/unbound, team-4/unbound and 2 more",
+			},
 		},
 		"Unbound": {
 			reason: "We should count the claims that are stored without a class, and name the command that binds them once.",
@@ -276,8 +331,10 @@ func TestStatus(t *testing.T) {
 				w.more = append(w.more, asking(t, "team", "first"), asking(t, "team", "second"))
 				w.pvc.Object["spec"] = asking(t, "team", "first").Object["spec"]
 			},
-			note: "claimkind/databases.example.org: 2 claims have no class: team/first, team/second\n\nNote: claimkind/persistentvolumeclaims: 1 claim has no class: team/disk\n\nNote: " +
-				"classbind bind databases.example.org --all-namespaces --dry-run shows which class claims without one would get, and without --dry-run they get it; so it is for each claim kind above",
+			note: "claimkind/databases.example.org: 2 claims have no class: team/first, team/second\n\nNote: claimkind/persistentvolumeclaims: 1 " +
+				"claim has no class: team/disk\n\nNote: " +
+				"classbind bind databases.example.org --all-namespaces --dry-run shows which class claims without one would get, and without --dry-run " +
+				"they get it; so it is for each claim kind above",
 		},
 		"Waiting": {
 			reason: "We should count the claims that wait, and say that classbind binds them.",
@@ -318,7 +375,10 @@ func TestStatus(t *testing.T) {
 			change: func(w *fixture) { w.rival(metav1.ConditionFalse, v1beta1.ReasonNotPermitted) },
 			want:   []string{"kinds: classkind/a-irons.example.org: Ready is False (NotPermitted)"},
 		},
-		"ClassOfAKindThatIsLeftOut": {reason: "We should find a class that is there, and is offered to no claim any more.", change: func(w *fixture) { w.rival(metav1.ConditionTrue, v1beta1.ReasonServed) }},
+		"ClassOfAKindThatIsLeftOut": {
+			reason: "We should find a class that is there, and is offered to no claim any more.",
+			change: func(w *fixture) { w.rival(metav1.ConditionTrue, v1beta1.ReasonServed) },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t)
@@ -457,7 +517,10 @@ func TestUnread(t *testing.T) {
 				assert.Contains(t, s.Summary, summary, "We should give no number of what we did not read.")
 			}
 			table := report.table()
-			assert.Equal(t, 1, strings.Count(table, "\nNot read (have somebody run this who may read it, or run it again):\n  "), "We should put together what was not read.")
+			assert.Equal(
+				t, 1, strings.Count(table, "\nNot read (have somebody run this who may read it, or run it again):\n  "),
+				"We should put together what was not read.",
+			)
 		}
 	}
 	w := newFixture(t)

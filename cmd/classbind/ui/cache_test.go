@@ -22,7 +22,11 @@ import (
 // TestAge goes by the clock of its bubble.
 func TestAge(t *testing.T) {
 	t.Parallel()
-	for took, pause := range map[time.Duration]time.Duration{time.Millisecond: 5 * time.Second, 3 * time.Second: 15 * time.Second, 7 * time.Minute: 30 * time.Second} {
+	for took, pause := range map[time.Duration]time.Duration{
+		time.Millisecond: 5 * time.Second,
+		3 * time.Second:  15 * time.Second,
+		7 * time.Minute:  30 * time.Second,
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
@@ -102,13 +106,17 @@ func registered(kinds int) map[string]string {
 		return fmt.Sprintf(`{"kind": "APIResourceList", "groupVersion": %q, "resources": [%s]}`, version, strings.Join(all, ","))
 	}
 	served := func(plural, kind string) string {
-		return fmt.Sprintf(`{"name": %q, "kind": %q, "namespaced": %t, "verbs": ["create", "get", "list", "watch"]}`, plural, kind, strings.HasPrefix(plural, "claim"))
+		return fmt.Sprintf(`{"name": %q, "kind": %q, "namespaced": %t, "verbs": ["create", "get", "list", "watch"]}`, plural, kind, strings.HasPrefix(
+			plural, "claim",
+		))
 	}
 	list := func(version, kind string, items ...string) string {
 		return fmt.Sprintf(`{"apiVersion": %q, "kind": "%sList", "metadata": {}, "items": [%s]}`, version, kind, strings.Join(items, ","))
 	}
 	all := map[string]string{
-		"/api": `{"kind": "APIVersions", "versions": ["v1"]}`, "/api/v1": resources("v1"), ours: resources("classbind.io/v1beta1", served("claimkinds", "ClaimKind"), served("classkinds", "ClassKind")),
+		"/api":               `{"kind": "APIVersions", "versions": ["v1"]}`,
+		"/api/v1":            resources("v1"),
+		ours:                 resources("classbind.io/v1beta1", served("claimkinds", "ClaimKind"), served("classkinds", "ClassKind")),
 		"/apis/classbind.io": versions("classbind.io", "v1beta1"), "/apis/example.org": versions("example.org", "v1"),
 		"/apis": `{"kind": "APIGroupList", "apiVersion": "v1", "groups": [` + versions("classbind.io", "v1beta1") + "," + versions("example.org", "v1") + `]}`,
 	}
@@ -119,14 +127,21 @@ func registered(kinds int) map[string]string {
 	for n := range kinds {
 		claims, classes := fmt.Sprintf("claim%ds", n), fmt.Sprintf("class%ds", n)
 		kindsServed = append(kindsServed, served(claims, fmt.Sprint("Claim", n)), served(classes, fmt.Sprint("Class", n)))
-		claimKinds = append(claimKinds, fmt.Sprintf(`{"metadata": {"name": "%s.example.org"}, "spec": {"reference": {"path": ".spec.classRef", "form": "ObjectReference"},
-			"selector": {"path": ".spec.classSelector"}, "choice": {"strategy": "WeightedRandom", "seed": "Claim"}, "whenUnmatched": "Admit"}}`, claims))
+		claimKinds = append(
+			claimKinds,
+			fmt.Sprintf(`{"metadata": {"name": "%s.example.org"}, "spec": {"reference": {"path": ".spec.classRef", "form": "ObjectReference"},
+			"selector": {"path": ".spec.classSelector"}, "choice": {"strategy": "WeightedRandom", "seed": "Claim"}, "whenUnmatched": "Admit"}}`, claims),
+		)
 		classKinds = append(classKinds, fmt.Sprintf(`{"metadata": {"name": "%s.example.org"}, "spec": {"claimKinds": [%s]}}`, classes, strings.Join(links, ",")))
 		all[group+"/"+claims] = list("example.org/v1", fmt.Sprint("Claim", n), `{"metadata": {"namespace": "team", "name": "a"}, "spec": {"classSelector": {}}}`)
-		all[group+"/"+classes] = list("meta.k8s.io/v1", "PartialObjectMetadata", fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "Class%d", "metadata": {"name": "only"}}`, n))
+		all[group+"/"+classes] = list("meta.k8s.io/v1", "PartialObjectMetadata", fmt.Sprintf(
+			`{"apiVersion": "example.org/v1", "kind": "Class%d", "metadata": {"name": "only"}}`, n,
+		))
 	}
 	all[group] = resources("example.org/v1", kindsServed...)
-	all[ours+"/claimkinds"], all[ours+"/classkinds"] = list("classbind.io/v1beta1", "ClaimKind", claimKinds...), list("classbind.io/v1beta1", "ClassKind", classKinds...)
+	all[ours+"/claimkinds"], all[ours+"/classkinds"] = list("classbind.io/v1beta1", "ClaimKind", claimKinds...), list(
+		"classbind.io/v1beta1", "ClassKind", classKinds...,
+	)
 	return all
 }
 

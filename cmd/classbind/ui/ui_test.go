@@ -42,21 +42,47 @@ func TestGuard(t *testing.T) {
 		"with a part":        {reason: "We should refuse a part of the token.", target: "/secre/", want: refused},
 		"after a slash":      {reason: "We should refuse another path.", target: "//secret/", want: refused},
 		"in the query":       {reason: "We should take the token in the path alone.", target: "/?token=secret", want: refused},
-		"as a cookie":        {reason: "We should take nothing that a browser sends to each port.", target: "/", header: http.Header{"Cookie": {"classbind-ui-8080=secret"}}, want: refused},
-		"as a password":      {reason: "We should take nothing that a browser sends by itself.", target: "/", header: http.Header{"Authorization": {"Bearer secret"}}, want: refused},
-		"another origin":     {reason: "We should refuse what another site asks for.", header: http.Header{"Origin": {"http://evil.example"}}, want: http.StatusForbidden},
-		"another port":       {reason: "We should refuse another site of this host.", header: http.Header{"Origin": {"http://127.0.0.1:8081"}}, want: http.StatusForbidden},
-		"null origin":        {reason: "We should refuse a page without an origin.", header: http.Header{"Origin": {"null"}}, want: http.StatusForbidden},
-		"own origin":         {reason: "We should answer our own form.", method: http.MethodPost, header: http.Header{"Origin": {"http://127.0.0.1:8080"}}, want: ok},
-		"POST, no origin":    {reason: "We should refuse a form of nobody knows where.", method: http.MethodPost, want: http.StatusForbidden},
-		"POST, no token":     {reason: "We should refuse a form without the token.", method: http.MethodPost, target: "/", header: http.Header{"Origin": {"http://127.0.0.1:8080"}}, want: refused},
-		"PUT":                {reason: "We should refuse to write.", method: http.MethodPut, want: http.StatusMethodNotAllowed},
+		"as a cookie": {
+			reason: "We should take nothing that a browser sends to each port.",
+			target: "/",
+			header: http.Header{"Cookie": {"classbind-ui-8080=secret"}},
+			want:   refused,
+		},
+		"as a password": {
+			reason: "We should take nothing that a browser sends by itself.",
+			target: "/",
+			header: http.Header{"Authorization": {"Bearer secret"}},
+			want:   refused,
+		},
+		"another origin": {
+			reason: "We should refuse what another site asks for.",
+			header: http.Header{"Origin": {"http://evil.example"}},
+			want:   http.StatusForbidden,
+		},
+		"another port": {
+			reason: "We should refuse another site of this host.",
+			header: http.Header{"Origin": {"http://127.0.0.1:8081"}},
+			want:   http.StatusForbidden,
+		},
+		"null origin":     {reason: "We should refuse a page without an origin.", header: http.Header{"Origin": {"null"}}, want: http.StatusForbidden},
+		"own origin":      {reason: "We should answer our own form.", method: http.MethodPost, header: http.Header{"Origin": {"http://127.0.0.1:8080"}}, want: ok},
+		"POST, no origin": {reason: "We should refuse a form of nobody knows where.", method: http.MethodPost, want: http.StatusForbidden},
+		"POST, no token": {
+			reason: "We should refuse a form without the token.",
+			method: http.MethodPost,
+			target: "/",
+			header: http.Header{"Origin": {"http://127.0.0.1:8080"}},
+			want:   refused,
+		},
+		"PUT": {reason: "We should refuse to write.", method: http.MethodPut, want: http.StatusMethodNotAllowed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			seen := ""
 			g := &guard{port: "8080", token: "secret", remote: tc.remote, next: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r.URL.Path })}
-			r := httptest.NewRequestWithContext(t.Context(), cmp.Or(tc.method, "GET"), "http://"+cmp.Or(tc.host, "127.0.0.1:8080")+cmp.Or(tc.target, "/secret/kind"), nil)
+			r := httptest.NewRequestWithContext(
+				t.Context(), cmp.Or(tc.method, "GET"), "http://"+cmp.Or(tc.host, "127.0.0.1:8080")+cmp.Or(tc.target, "/secret/kind"), nil,
+			)
 			if tc.header != nil {
 				r.Header = tc.header
 			}
@@ -106,7 +132,9 @@ func TestHostile(t *testing.T) {
 	s := &snapshot{at: time.Now(), kinds: []*kind{k}, status: &status.Report{Sections: []*status.Section{{
 		Name: hostile, State: status.Broken, Summary: hostile, Notes: []string{hostile}, Findings: k.Findings,
 	}}}}
-	for _, target := range []string{"/", "/kind?name=" + url.QueryEscape(hostile), "/kind?name=x" + url.QueryEscape(hostile), "/whatif?remove=" + url.QueryEscape(hostile)} {
+	for _, target := range []string{
+		"/", "/kind?name=" + url.QueryEscape(hostile), "/kind?name=x" + url.QueryEscape(hostile), "/whatif?remove=" + url.QueryEscape(hostile),
+	} {
 		_, text := show(t, state{version: 1, snapshot: s, err: errors.New(hostile)}, target)
 		assert.NotContains(t, text, "<img", target)
 		if strings.HasPrefix(target, "/kind?name=%3C") {
@@ -156,7 +184,14 @@ func TestList(t *testing.T) {
 	assert.Equal(t, []int{101, 120, 120}, []int{l.First, l.Last, l.Found})
 	assert.Empty(t, l.Next)
 	assert.Equal(t, "?name=x&other-search=y&rows-page=2#rows", l.Previous)
-	for query, want := range map[string]int{"rows-search=row-11": 11, "rows-search=A+119": 1, "rows-search=none": 0, "rows-page=-1": 50, "rows-page=x": 50, "rows-page=99": 20} {
+	for query, want := range map[string]int{
+		"rows-search=row-11": 11,
+		"rows-search=A+119":  1,
+		"rows-search=none":   0,
+		"rows-page=-1":       50,
+		"rows-page=x":        50,
+		"rows-page=99":       20,
+	} {
 		u.RawQuery = query
 		l := newList(u, "rows", "rows", all, text)
 		assert.Len(t, l.Rows, want, query)
@@ -166,7 +201,11 @@ func TestList(t *testing.T) {
 func TestAddress(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{
-		"127.0.0.1": "", "::1": "", "0.0.0.0": "other machines reach this address", "192.0.2.1": "other machines reach this address", "localhost": "must be an IP address",
+		"127.0.0.1": "",
+		"::1":       "",
+		"0.0.0.0":   "other machines reach this address",
+		"192.0.2.1": "other machines reach this address",
+		"localhost": "must be an IP address",
 	} {
 		err := (&options{address: address}).validate()
 		if want == "" {

@@ -26,14 +26,18 @@ func TestKindsOfFiles(t *testing.T) {
 		make         func(path string) error
 		alone, among string // what is wrong with it, "" if it is read
 	}{
-		"File":   {"We should read a file.", func(path string) error { return os.WriteFile(path, []byte(manifest), 0o600) }, "", ""},
-		"Link":   {"We should follow a link to a file of the folder.", func(path string) error { return os.Symlink("a.yaml", path) }, "", ""},
-		"LinkUp": {"We should follow a link out of the folder only if it is named.", func(path string) error { return os.Symlink(filepath.Join(elsewhere, "b.yaml"), path) }, "", "is left out"},
+		"File": {"We should read a file.", func(path string) error { return os.WriteFile(path, []byte(manifest), 0o600) }, "", ""},
+		"Link": {"We should follow a link to a file of the folder.", func(path string) error { return os.Symlink("a.yaml", path) }, "", ""},
+		"LinkUp": {
+			"We should follow a link out of the folder only if it is named.",
+			func(path string) error { return os.Symlink(filepath.Join(elsewhere, "b.yaml"), path) }, "", "is left out",
+		},
 		"ToNone": {"We should say that a link leads nowhere.", func(path string) error { return os.Symlink("none", path) }, "no such file", "is left out"},
 		"Circle": {"We should not go round.", func(path string) error { return os.Symlink(filepath.Base(path), path) }, "too many levels", "is left out"},
 		"FIFO":   {"We should wait for nobody.", func(path string) error { return syscall.Mkfifo(path, 0o600) }, "no regular file", "is left out"},
 		"Device": {"We should read no device, which never ends.", func(path string) error { return os.Symlink("/dev/zero", path) }, "no regular file", "is left out"},
-		"Socket": {"We should read no socket.", func(path string) error { _, err := net.Listen("unix", path); return err }, "no regular file", "is left out"}, //nolint:noctx // No client connects.
+		//nolint:noctx // No client connects.
+		"Socket": {"We should read no socket.", func(path string) error { _, err := net.Listen("unix", path); return err }, "no regular file", "is left out"},
 		"Large": {"We should read within a limit.", func(path string) error {
 			f, err := os.Create(path) //nolint:gosec // It is the test's.
 			if err == nil {
@@ -41,7 +45,10 @@ func TestKindsOfFiles(t *testing.T) {
 			}
 			return err
 		}, "larger than 32 MiB", "larger than 32 MiB"},
-		"FolderLink": {"We should read a folder that is named by a link, and follow none in a folder.", func(path string) error { return os.Symlink(elsewhere, path) }, "", "is left out"},
+		"FolderLink": {
+			"We should read a folder that is named by a link, and follow none in a folder.",
+			func(path string) error { return os.Symlink(elsewhere, path) }, "", "is left out",
+		},
 		"PatchesFIFO": {"We should read no FIFO as a kustomization.", func(path string) error {
 			return syscall.Mkfifo(filepath.Join(filepath.Dir(path), "kustomization.yaml"), 0o600)
 		}, "no such file", ""},
@@ -87,14 +94,16 @@ func TestReadingEnds(t *testing.T) {
 // TestDefaults states the defaults again, as docs/register-kinds.md does. They agree with the CRD because they are read from it.
 func TestDefaults(t *testing.T) {
 	for object, want := range map[string]string{
-		`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}}`: `{"claims": {"skipIfSet": [{"path": ".spec.resourceRef"}], "namespaceSelector": {}},
+		`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}}`: `{
+			"claims": {"skipIfSet": [{"path": ".spec.resourceRef"}], "namespaceSelector": {}},
 			"reference": {"path": ".spec.classRef", "form": "ObjectReference", "whenEmpty": "Bind", "whenAbsent": "Bind",
 				"whenParentAbsent": "Create", "explicit": "Allow", "onUnbind": "Restore"},
 			"selector": {"path": ".spec.classSelector", "annotation": "classbind.io/class-selector", "whenAbsent": "Default"},
 			"classes": {"precedence": "Name", "namespaces": {"from": "SameAsClaim"}},
 			"choice": {"strategy": "WeightedRandom", "seed": "Claim", "annotate": "Nothing"},
 			"whenUnmatched": "Admit", "admission": {"defaulting": "Webhook", "order": "Last", "failurePolicy": "Fail"}}`,
-		`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "a.b"}}`: `{"default": {"annotation": "classbind.io/default"}, "weight": {"annotation": "classbind.io/weight"}, "onDelete": "Warn"}`,
+		`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "a.b"}}`: `{"default": {"annotation": ` +
+			`"classbind.io/default"}, "weight": {"annotation": "classbind.io/weight"}, "onDelete": "Warn"}`,
 	} {
 		found, err := ParseManifests([]byte(object))
 		require.NoError(t, err)
