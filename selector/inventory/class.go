@@ -76,6 +76,11 @@ type Class struct {
 	groupless, kindless uint64
 }
 
+var cordonedSource = newSource(v1beta1.Source{Annotation: v1beta1.CordonedAnnotation})
+
+// markSources is where the classes of all kinds are marked. A new mark is a new element.
+var markSources = []source{cordonedSource}
+
 // NewClass reads a class of this kind. The content is the whole object; a kind that is MetadataOnly does not need it.
 func (k *ClassKind) NewClass(meta metav1.Object, content map[string]any) *Class {
 	return k.newClass(meta, content, content)

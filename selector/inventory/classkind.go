@@ -106,7 +106,7 @@ func (k *ClassKind) MetadataOnly() bool {
 
 // sources of the values that are read of each class.
 func (k *ClassKind) sources() []source {
-	return append([]source{cordonedSource, k.isDefault, k.weight}, k.limits[:]...)
+	return slices.Concat(markSources, []source{k.isDefault, k.weight}, k.limits[:])
 }
 
 // Revision of a registration. A registration that is created again has another uid.
@@ -162,9 +162,6 @@ func (k *ClassKind) ReadsAnnotation(key string) bool {
 	at := fields.Path{"metadata", "annotations", key}
 	return k.plan.Reads(at) || k.lookPlan.Reads(at)
 }
-
-// cordonedSource is where a class is marked as cordoned.
-var cordonedSource = newSource(v1beta1.Source{Annotation: v1beta1.CordonedAnnotation})
 
 func newSource(s v1beta1.Source) source {
 	to := source{isExpression: s.Expression != ""}
