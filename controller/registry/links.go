@@ -31,7 +31,7 @@ func (r *Registration) register(kind *selector.ClaimKind, paths Paths) {
 	if same && paths.Version == old.paths.Version && reflect.DeepEqual(old.paths.Check, paths.Check) {
 		old.kind.CannotBindLater.Store(kind.CannotBindLater.Load())
 		if !reflect.DeepEqual(old.paths, paths) { // The status says why the schema cannot be read.
-			r.RelatedKinds.needRelated(kind.Name, registeredClaimKind{old.kind, paths})
+			r.RelatedKinds.need(kind.Name, registeredClaimKind{old.kind, paths})
 			r.registered.Notify(kind.Name)
 		}
 		return
@@ -50,7 +50,7 @@ func (r *Registration) register(kind *selector.ClaimKind, paths Paths) {
 		kind.Serial = r.serial.Add(1)
 	}
 	r.Inventory.SetClaimKind(kind)
-	r.RelatedKinds.needRelated(kind.Name, registeredClaimKind{kind, paths})
+	r.RelatedKinds.need(kind.Name, registeredClaimKind{kind, paths})
 	r.registered.Notify(kind.Name)
 }
 

@@ -51,7 +51,7 @@ func (c *ClassKinds) OnChange(ctx context.Context, call func(*inventory.ClassKin
 // OnStored sets the function that is called with each default class that a watch shows, and its uid. Call it before the start.
 func (c *ClassKinds) OnStored(f func(*inventory.Class, types.UID)) { c.client.stored = f }
 
-func (c *ClassKinds) reconcileClassKind(ctx context.Context, name string) (ctrl.Result, error) {
+func (c *ClassKinds) reconcile(ctx context.Context, name string) (ctrl.Result, error) {
 	k := &v1beta1.ClassKind{}
 	err := c.resources.reader.Get(ctx, client.ObjectKey{Name: name}, k)
 	if apierrors.IsNotFound(err) {

@@ -454,7 +454,7 @@ func newInvalidWorld(t *testing.T) (
 		k := v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: plans, UID: "7a", Generation: generation}}
 		k.Spec.ClaimKinds, k.Spec.OfferWhen = controllertest.Links(claimKinds...), offerWhen
 		w.cache.ClassKinds = []v1beta1.ClassKind{k}
-		_, err := w.ClassKinds.reconcileClassKind(t.Context(), plans)
+		_, err := w.ClassKinds.reconcile(t.Context(), plans)
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -485,7 +485,7 @@ func TestInvalidClassKind(t *testing.T) {
 		assert.NotEmpty(t, w.fault(claims))
 
 		w.cache.ClassKinds = nil
-		_, err := w.ClassKinds.reconcileClassKind(t.Context(), plans)
+		_, err := w.ClassKinds.reconcile(t.Context(), plans)
 		require.NoError(t, err)
 		assert.Empty(t, w.fault(claims), "We should go on when it is deleted.")
 		w.end()
@@ -500,7 +500,7 @@ func TestIgnoredClassKind(t *testing.T) {
 		defer w.ClassKinds.drop(plans)
 		ignore := func(value string) {
 			w.cache.ClassKinds[0].Annotations = map[string]string{v1beta1.IgnoredAnnotation: value}
-			_, err := w.ClassKinds.reconcileClassKind(t.Context(), plans)
+			_, err := w.ClassKinds.reconcile(t.Context(), plans)
 			require.NoError(t, err)
 			time.Sleep(time.Minute)
 			synctest.Wait()

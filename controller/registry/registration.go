@@ -93,14 +93,14 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1beta1.ClaimKind{}, loop.ForNames(r.classKindsLookedAt), loop.RevisionChanged).
 		WatchesMetadata(cluster.CRD(), &handler.EnqueueRequestForObject{}).
 		WatchesRawSource(loop.RequestsFrom(r.ClassKinds.requeued.Add, 0)).
-		Complete(loop.ByName(r.ClassKinds.reconcileClassKind))
+		Complete(loop.ByName(r.ClassKinds.reconcile))
 	if err != nil {
 		return fmt.Errorf("cannot set up the registration of class kinds: %w", err)
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("related-registration").WithOptions(options).
-		WatchesMetadata(cluster.CRD(), loop.ForNames(r.RelatedKinds.relatedOfCRD)).
-		WatchesRawSource(loop.Requests(r.RelatedKinds.requestRelated)).
-		Complete(loop.ByName(r.RelatedKinds.reconcileRelated))
+		WatchesMetadata(cluster.CRD(), loop.ForNames(r.RelatedKinds.ofCRD)).
+		WatchesRawSource(loop.Requests(r.RelatedKinds.request)).
+		Complete(loop.ByName(r.RelatedKinds.reconcile))
 	if err != nil {
 		return fmt.Errorf("cannot set up the watches of related objects: %w", err)
 	}
@@ -155,7 +155,7 @@ func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctr
 	case apierrors.IsNotFound(err):
 		r.LiveReads.deleted.Store(name, nil)
 		r.Inventory.DeleteClaimKind(name)
-		r.RelatedKinds.needRelated(name, registeredClaimKind{})
+		r.RelatedKinds.need(name, registeredClaimKind{})
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, err)
 	default:

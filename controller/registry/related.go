@@ -49,8 +49,8 @@ type RelatedKinds struct {
 	claimKinds map[string]registeredClaimKind
 	related    map[rules.Key]*relatedKind
 
-	// relatedChanged listen for the names of claim kinds whose RelatedState changed, relatedRequeued for related kinds to be reconciled.
-	relatedChanged, relatedRequeued loop.Listeners[string]
+	// changed listen for the names of claim kinds whose RelatedState changed, requeued for related kinds to be reconciled.
+	changed, requeued loop.Listeners[string]
 }
 
 // claimKind returns a claim kind as it was registered; empty if it was not.
@@ -70,8 +70,8 @@ func (r *RelatedKinds) watchOf(key rules.Key) (*relatedWatch, cluster.Resource) 
 	return nil, cluster.Resource{}
 }
 
-// needRelated starts watching what a claim kind reads, and stops watching what no kind reads. A claim kind that is gone is empty.
-func (r *RelatedKinds) needRelated(name string, k registeredClaimKind) {
+// need starts watching what a claim kind reads, and stops watching what no kind reads. A claim kind that is gone is empty.
+func (r *RelatedKinds) need(name string, k registeredClaimKind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.claimKinds[name] = k; k.kind == nil {
@@ -94,13 +94,13 @@ func (r *RelatedKinds) needRelated(name string, k registeredClaimKind) {
 			continue
 		}
 		has.kind = needs
-		r.relatedRequeued.Notify(key.String())
+		r.requeued.Notify(key.String())
 	}
 }
 
-// requestRelated is the source of reconciliations of related kinds.
-func (r *RelatedKinds) requestRelated(ctx context.Context, request func(key string, after time.Duration)) {
-	r.relatedRequeued.Add(ctx, func(key string) { request(key, 0) })
+// request reconciliations of related kinds: of those that are needed already, and of each that changes.
+func (r *RelatedKinds) request(ctx context.Context, request func(key string, after time.Duration)) {
+	r.requeued.Add(ctx, func(key string) { request(key, 0) })
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key := range r.related { // They may have been needed before.
@@ -108,8 +108,8 @@ func (r *RelatedKinds) requestRelated(ctx context.Context, request func(key stri
 	}
 }
 
-// relatedOfCRD requests the related kinds that a CRD defines.
-func (r *RelatedKinds) relatedOfCRD(_ context.Context, crd client.Object) (names []string) {
+// ofCRD requests the related kinds that a CRD defines.
+func (r *RelatedKinds) ofCRD(_ context.Context, crd client.Object) (names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key := range r.related {
@@ -120,17 +120,17 @@ func (r *RelatedKinds) relatedOfCRD(_ context.Context, crd client.Object) (names
 	return names
 }
 
-func (r *RelatedKinds) reconcileRelated(ctx context.Context, name string) (ctrl.Result, error) {
+func (r *RelatedKinds) reconcile(ctx context.Context, name string) (ctrl.Result, error) {
 	resource, version, _ := strings.Cut(name, "/")
 	key := rules.Key{Resource: resource, Version: version}
-	if r.dropRelated(key) {
+	if r.drop(key) {
 		return ctrl.Result{}, nil
 	}
 	found, err := r.resources.lookUp(ctx, resource, version, "list", "watch")
 	return Followed{
-		Withdraw:   func(why error) { r.withdrawRelated(key, relatedErr(version, why)) },
-		Unanswered: func(why error) { r.relatedUnanswered(key, why) },
-		Follow:     func() (bool, error) { return r.followRelated(ctx, key, found), nil },
+		Withdraw:   func(why error) { r.withdraw(key, relatedErr(version, why)) },
+		Unanswered: func(why error) { r.unanswered(key, why) },
+		Follow:     func() (bool, error) { return r.follow(ctx, key, found), nil },
 	}.LookedUp(err)
 }
 
@@ -154,8 +154,8 @@ func unwatchedRelated(kind *rules.Kind, why error, since time.Time) *relatedKind
 	return k
 }
 
-// dropRelated forgets a kind that no claim kind needs. It is false if one does.
-func (r *RelatedKinds) dropRelated(key rules.Key) bool {
+// drop forgets a kind that no claim kind needs. It is false if one does.
+func (r *RelatedKinds) drop(key rules.Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if old := r.related[key]; old != nil {
@@ -169,9 +169,9 @@ func (r *RelatedKinds) dropRelated(key rules.Key) bool {
 	return true
 }
 
-// changeRelated changes what is known of a kind that claim kinds need, and announces that its state changed.
-func (r *RelatedKinds) changeRelated(key rules.Key, change func(*relatedKind)) {
-	defer r.notifyRelated(key)
+// change what is known of a kind that claim kinds need, and notify those that depend on it.
+func (r *RelatedKinds) change(key rules.Key, change func(*relatedKind)) {
+	defer r.notify(key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k := r.related[key]; k != nil && k.kind != nil { // Else the next reconciliation drops it.
@@ -179,9 +179,9 @@ func (r *RelatedKinds) changeRelated(key rules.Key, change func(*relatedKind)) {
 	}
 }
 
-// withdrawRelated stops the watch of a kind that is not served. If it is served in no way, there are no objects. Else they are unknown.
-func (r *RelatedKinds) withdrawRelated(key rules.Key, why error) {
-	r.changeRelated(key, func(old *relatedKind) {
+// withdraw stops the watch of a kind that is not served. If it is served in no way, there are no objects. Else they are unknown.
+func (r *RelatedKinds) withdraw(key rules.Key, why error) {
+	r.change(key, func(old *relatedKind) {
 		old.stop()
 		entry := unwatchedRelated(old.kind, why, old.sinceOf(why))
 		r.related[key] = entry
@@ -197,9 +197,9 @@ func (r *RelatedKinds) withdrawRelated(key rules.Key, why error) {
 	})
 }
 
-// relatedUnanswered records that the API server did not say what it serves. An existing watch stays, and so do the last known objects.
-func (r *RelatedKinds) relatedUnanswered(key rules.Key, why error) {
-	r.changeRelated(key, func(k *relatedKind) {
+// unanswered records that the API server did not say what it serves. An existing watch stays, and so do the last known objects.
+func (r *RelatedKinds) unanswered(key rules.Key, why error) {
+	r.change(key, func(k *relatedKind) {
 		if k.watch == nil {
 			k.err, k.since = why, k.sinceOf(why)
 			r.inventory.SetRelatedMissing(key, why.Error())
@@ -207,8 +207,8 @@ func (r *RelatedKinds) relatedUnanswered(key rules.Key, why error) {
 	})
 }
 
-// followRelated watches the objects of a kind, again if other fields are needed. It is false if the API server answers the watch with 404.
-func (r *RelatedKinds) followRelated(ctx context.Context, key rules.Key, found cluster.Resource) bool {
+// follow watches the objects of a kind, again if other fields are needed. It is false if the API server answers the watch with 404.
+func (r *RelatedKinds) follow(ctx context.Context, key rules.Key, found cluster.Resource) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.related[key]
@@ -224,20 +224,20 @@ func (r *RelatedKinds) followRelated(ctx context.Context, key rules.Key, found c
 	r.related[key] = entry
 	entry.watch = &relatedWatch{
 		name: key.String(), kept: entry.watched, objects: inventory.NewObjects(entry.kind, found.Namespaced, nil),
-		publish: func(objects *inventory.Objects, _ *seen[*expression.Object]) { r.publishRelated(entry, objects) },
+		publish: func(objects *inventory.Objects, _ *seen[*expression.Object]) { r.publish(entry, objects) },
 	}
-	entry.watch.start(ctx, r.client, func(err error) { r.relatedAnswered(entry, key, err) })
+	entry.watch.start(ctx, r.client, func(err error) { r.answered(entry, key, err) })
 	logf.FromContext(ctx).Info("Watching objects that claims name",
 		"resource", key.Resource, "version", found.Version, "metadataOnly", entry.kind.MetadataOnly())
 	return true
 }
 
-// publishRelated is publish for related objects.
-func (r *RelatedKinds) publishRelated(from *relatedKind, objects *inventory.Objects) {
+// publish puts objects into the inventory, unless their watch was replaced.
+func (r *RelatedKinds) publish(from *relatedKind, objects *inventory.Objects) {
 	key, isNews := objects.Kind.Key(), false
 	defer func() {
 		if isNews {
-			r.notifyRelated(key)
+			r.notify(key)
 		}
 	}()
 	r.mu.Lock()
@@ -251,34 +251,34 @@ func (r *RelatedKinds) publishRelated(from *relatedKind, objects *inventory.Obje
 	isNews = before == nil || before.Kind != objects.Kind
 }
 
-// relatedAnswered records the API server's answer to a watch.
-func (r *RelatedKinds) relatedAnswered(from *relatedKind, key rules.Key, err error) {
-	r.changeRelated(key, func(k *relatedKind) {
+// answered records the API server's answer to a watch.
+func (r *RelatedKinds) answered(from *relatedKind, key rules.Key, err error) {
+	r.change(key, func(k *relatedKind) {
 		switch {
 		case k != from || err == nil:
 		case apierrors.IsNotFound(err):
-			r.relatedRequeued.Notify(key.String())
+			r.requeued.Notify(key.String())
 		case !k.has(k.kind):
 			r.inventory.SetRelatedMissing(key, whyRefused(err, permitRelated))
 		}
 	})
 }
 
-// notifyRelated announces that the state of a related kind changed.
-func (r *RelatedKinds) notifyRelated(key rules.Key) {
+// notify the listeners of each claim kind that needs a related kind: its state changed.
+func (r *RelatedKinds) notify(key rules.Key) {
 	r.mu.Lock()
 	claimKinds := maps.Clone(r.claimKinds)
 	r.mu.Unlock()
 	for name, k := range claimKinds {
 		if slices.ContainsFunc(k.kind.RelatedKinds(), func(needed *rules.Kind) bool { return needed.Key() == key }) {
-			r.relatedChanged.Notify(name)
+			r.changed.Notify(name)
 		}
 	}
 }
 
 // OnRelatedChange calls a function with the name of each claim kind whose RelatedState changed, until the context ends.
 func (r *RelatedKinds) OnRelatedChange(ctx context.Context, call func(claimKind string)) {
-	r.relatedChanged.Add(ctx, call)
+	r.changed.Add(ctx, call)
 }
 
 // RelatedState of a claim kind is that of the first related kind which is not known, or else not known as it is now.

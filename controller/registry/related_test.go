@@ -68,7 +68,7 @@ func newStartingWorld(t *testing.T) *relatedWorld {
 
 // run requests what the controller would.
 func (w *relatedWorld) run() {
-	w.RelatedKinds.requestRelated(w.t.Context(), func(key string, _ time.Duration) {
+	w.RelatedKinds.request(w.t.Context(), func(key string, _ time.Duration) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.queued = append(w.queued, key)
@@ -84,7 +84,7 @@ func (w *relatedWorld) reconcile() (after []time.Duration) {
 	w.mu.Unlock()
 	slices.Sort(queued)
 	for _, key := range slices.Compact(queued) {
-		result, err := w.RelatedKinds.reconcileRelated(w.t.Context(), key)
+		result, err := w.RelatedKinds.reconcile(w.t.Context(), key)
 		if err != nil {
 			result.RequeueAfter = -1
 		}
@@ -205,7 +205,7 @@ func TestRelatedIsWatched(t *testing.T) {
 		w.reconcile()
 		assert.Empty(t, w.fault(b))
 		assert.Equal(t, "lead", w.tier("", "p"), "We should hold what both look at.")
-		w.RelatedKinds.publishRelated(first, inventory.NewObjects(first.kind, true, nil))
+		w.RelatedKinds.publish(first, inventory.NewObjects(first.kind, true, nil))
 		assert.Equal(t, "lead", w.tier("", "p"), "We should not listen to a watch that was replaced.")
 
 		now := w.RelatedKinds.related[rules.Key{Resource: plansResource}]
@@ -429,7 +429,7 @@ func TestOpeningAwaitsRelated(t *testing.T) {
 				w.run()
 				if tc.known >= 0 {
 					time.AfterFunc(tc.known, func() {
-						_, err := w.RelatedKinds.reconcileRelated(t.Context(), plansResource)
+						_, err := w.RelatedKinds.reconcile(t.Context(), plansResource)
 						assert.NoError(t, err)
 					})
 				}
