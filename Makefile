@@ -14,11 +14,12 @@ GOVULNCHECK    = go run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 # Always build and test Kubernetes without cgo: other flags would build it again.
 E2E := cd e2e && CGO_ENABLED=0
+# The linter vets. go test would vet all dependencies, too, of which one is Kubernetes.
+NO_VET := -vet=off
 # go test that prints each test when it ends, because those of one package take minutes. Another GOTESTSUM_FORMAT prints
 # less: standard-quiet is that of go test.
 export GOTESTSUM_FORMAT ?= testname
-# The linter vets, and go test would vet all of Kubernetes, which is a dependency.
-E2E_TEST = $(E2E) $(GOTESTSUM) --hide-summary=skipped -- -vet=off
+E2E_TEST = $(E2E) $(GOTESTSUM) --hide-summary=skipped -- $(NO_VET)
 # The demonstration replaces the shell, so that a signal to make reaches it; go run would not pass it on.
 DEMO := cd e2e && export CGO_ENABLED=0 && go build -v -o ../bin/demo ./cmd/demo && exec ../bin/demo
 MONITORING := cd e2e/monitoring && CGO_ENABLED=0
@@ -73,15 +74,15 @@ image-archive: build ## Write the same image to bin/classbind.tar, without a con
 
 .PHONY: generate
 generate: ## Generate deepcopy functions, CRDs, the marks of presets, the table of the chart's values, and parts of docs/
-	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=deploy/crd
+	CGO_ENABLED=0 $(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=deploy/crd
 	@CGO_ENABLED=0 $(CRD_REF_DOCS) --source-path=api/v1beta1 --config=api/crd-ref-docs.yaml --renderer=markdown --output-path=docs/api-reference.md --log-level=error
 	@CGO_ENABLED=0 $(HELM_DOCS) --chart-search-root=deploy/chart --sort-values-order=file --log-level=error
-	@go test -run 'TestSecurity$$|TestNames$$' ./api/v1beta1 -update
-	@go test -run 'TestMarks$$' ./deploy/kinds -update
+	@CGO_ENABLED=0 go test $(NO_VET) -run 'TestSecurity$$|TestNames$$' ./api/v1beta1 -update
+	@CGO_ENABLED=0 go test $(NO_VET) -run 'TestMarks$$' ./deploy/kinds -update
 
 .PHONY: lint
 lint: ## Lint all modules, and the workflows of GitHub
-	$(ACTIONLINT)
+	CGO_ENABLED=0 $(ACTIONLINT)
 	CGO_ENABLED=0 $(GOLANGCI_LINT) run
 	CGO_ENABLED=0 $(KUBE_API_LINT) run --config api/kube-api-linter.yaml ./api/...
 	$(E2E) $(GOLANGCI_LINT) run --config ../.golangci.yml
@@ -92,16 +93,16 @@ lint: ## Lint all modules, and the workflows of GitHub
 
 .PHONY: unit
 unit: ## Run the tests that need no control plane, but for the long ones
-	@CGO_ENABLED=0 go test -short ./...
+	@CGO_ENABLED=0 go test $(NO_VET) -short ./...
 
 .PHONY: promql
 promql: ## Have Prometheus' own parser read the alerts and the dashboard
-	@$(MONITORING) go test ./...
+	@$(MONITORING) go test $(NO_VET) ./...
 
 # -count=1, because a cached result does not see a file that is new.
 .PHONY: docs
 docs: ## Check the links and the sentences of the documents
-	$(DOCS) go test -count=1 ./...
+	$(DOCS) go test $(NO_VET) -count=1 ./...
 
 # It asks vuln.go.dev, or the database of VULNDB. No part of make check, which needs nothing but a module proxy. A workflow runs it for each
 # change, and every night.
@@ -143,7 +144,7 @@ test-all: control-plane ## Run all tests: explorations, races, presets, upgrades
 .PHONY: test-ui
 test-ui: control-plane ## Look at the page of classbind ui with a real browser
 	@e2e/ui/chromium > /dev/null
-	@$(UI) go test -count=1 -timeout 30m $(if $(SHORT),-short) .
+	@$(UI) go test $(NO_VET) -count=1 -timeout 30m $(if $(SHORT),-short) .
 
 .PHONY: screenshots
 screenshots: control-plane ## Make the pictures of the documents
@@ -161,7 +162,6 @@ test-oldest: control-plane ## Run the tests of what API servers do on the oldest
 # CLUSTER is a driver that starts and stops a cluster, CERTS the certificates to test, RELEASE a version in dist/. See e2e/on-cluster.
 .PHONY: e2e
 e2e: export GOOS := linux
-e2e: TRIMPATH := -trimpath
 e2e: build ## Run the tests in pods, in a cluster of kind's: make e2e CERTS=self-signed CLUSTER=path/of/driver
 	@e2e/on-cluster
 
