@@ -48,8 +48,6 @@ var presetsWith = map[string]preset{
 	"cluster-api-ipam":        {project: "kubernetes-sigs/cluster-api"},
 	"crossplane-compositions": {project: "crossplane/crossplane"},
 	"crossplane-packages":     {project: "crossplane/crossplane"},
-	"crossplane-v1":           {project: "crossplane/crossplane", needs: []string{"crossplane-compositions"}},
-	"crossplane-v2":           {project: "crossplane/crossplane", needs: []string{"crossplane-compositions"}},
 	"external-secrets":        {project: "external-secrets/external-secrets"},
 	"flux":                    {project: "fluxcd/notification-controller"},
 	"gateway-api":             {project: "kubernetes-sigs/gateway-api"},
@@ -60,7 +58,6 @@ var presetsWith = map[string]preset{
 	"kueue":                   {project: "kubernetes-sigs/kueue", needs: []string{"kueue-queues"}},
 	"kueue-queues":            {project: "kubernetes-sigs/kueue"},
 	"object-storage":          {project: "kubernetes-sigs/container-object-storage-interface"},
-	"service-fabrik":          {project: "cloudfoundry/service-fabrik-broker"},
 	"tekton":                  {project: "tektoncd/pipeline"},
 	"volume-snapshots":        {project: "kubernetes-csi/external-snapshotter"},
 }

@@ -18,8 +18,13 @@ import (
 
 // sampleProjects have the CRDs of a sample, as a preset's project does. The CRDs of the others are in their folders.
 var sampleProjects = map[string]string{
-	"crossplane-v2": "crossplane/crossplane", "managed-resource": "crossplane/crossplane", "tenants": "kubernetes-sigs/gateway-api",
-	"use": "kubernetes-sigs/gateway-api", "volume-snapshot": "kubernetes-csi/external-snapshotter",
+	"crossplane-v1":    "crossplane/crossplane",
+	"crossplane-v2":    "crossplane/crossplane",
+	"managed-resource": "crossplane/crossplane",
+	"service-fabrik":   "cloudfoundry/service-fabrik-broker",
+	"tenants":          "kubernetes-sigs/gateway-api",
+	"use":              "kubernetes-sigs/gateway-api",
+	"volume-snapshot":  "kubernetes-csi/external-snapshotter",
 }
 
 // TestScenarios applies each folder of deploy/samples that shows what expressions are for as its README says, one after the other: they share

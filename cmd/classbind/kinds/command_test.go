@@ -62,9 +62,8 @@ func TestList(t *testing.T) {
 	}
 	assert.Equal(t, []string{
 		"argo-cd", "cert-manager", "cloudnative-pg", "cluster-api", "cluster-api-ipam", "crossplane-compositions", "crossplane-packages",
-		"crossplane-v1", "crossplane-v2",
 		"external-secrets", "flux", "gateway-api", "ingress", "jobset", "karpenter", "kserve", "kubeflow-trainer", "kubevirt", "kueue", "kueue-queues",
-		"object-storage", "persistent-volumes", "service-fabrik", "tekton", "velero", "volume-snapshots",
+		"object-storage", "persistent-volumes", "tekton", "velero", "volume-snapshots",
 	}, names, "We should list every preset.")
 	assert.Contains(t, out, " A Gateway gets a GatewayClass  ", "We should say it in the words of its README.")
 	assert.Regexp(t, `(?m)^kueue .* kueue-queues +jobs\.batch$`, out, "We should name what a preset needs.")
@@ -93,8 +92,8 @@ func TestPrint(t *testing.T) {
 			"gateway-api --examples", "gateway-api/example/classes gateway-api/example/claims", "",
 		},
 		"ExamplesWithRelated": {
-			"We should print what claims name before the claims.", "service-fabrik --examples",
-			"service-fabrik/example/classes service-fabrik/example/related service-fabrik/example/claims",
+			"We should print what claims name before the claims.", "volume-snapshots --examples",
+			"volume-snapshots/example/classes volume-snapshots/example/related volume-snapshots/example/claims",
 			"",
 		},
 		"Whole": {
@@ -115,7 +114,7 @@ func TestPrint(t *testing.T) {
 		"ExamplesOfNeeded": {
 			"We should print the classes that the claims of another get.",
 			"kueue kueue-queues crossplane-compositions --examples", "kueue-queues/example/classes kueue/example/claims",
-			"note: crossplane-compositions is also for crossplane-v1, crossplane-v2: delete it last\nnote: kueue-queues is also for jobset: delete it last\n",
+			"note: kueue-queues is also for jobset: delete it last\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
