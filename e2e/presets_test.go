@@ -46,7 +46,6 @@ var presetsWith = map[string]preset{
 		w.standIn(t, "capi-mutating-webhook-configuration", "clusters.cluster.x-k8s.io", clusterAPI)
 	}},
 	"cluster-api-ipam":        {project: "kubernetes-sigs/cluster-api"},
-	"crossplane-compositions": {project: "crossplane/crossplane"},
 	"crossplane-packages":     {project: "crossplane/crossplane"},
 	"external-secrets":        {project: "external-secrets/external-secrets"},
 	"flux":                    {project: "fluxcd/notification-controller"},

@@ -144,10 +144,6 @@ func TestCommandsRefuse(t *testing.T) {
 				want:   `there is no preset "gateways": name one of argo-cd, cert-manager, cloudnative-pg, cluster-api, `,
 			},
 			"ExamplesOfNone": {reason: "We should not print all examples, of which nobody needs all.", args: []string{"--examples"}, want: "--examples: name a preset"},
-			"NoExample": {
-				reason: "We should name a preset that has one.", args: []string{"crossplane-compositions", "--examples"},
-				want: "crossplane-compositions has no example of its own: name a preset that needs it",
-			},
 		},
 		"bind": {
 			"Nothing": {"We should say how the command goes.", nil, "name the kind of the claims, as in: classbind bind KIND"},

@@ -61,7 +61,7 @@ func TestList(t *testing.T) {
 		assert.LessOrEqual(t, len(columns[1]), 70, "We should say what %s does in a short line.", columns[0])
 	}
 	assert.Equal(t, []string{
-		"argo-cd", "cert-manager", "cloudnative-pg", "cluster-api", "cluster-api-ipam", "crossplane-compositions", "crossplane-packages",
+		"argo-cd", "cert-manager", "cloudnative-pg", "cluster-api", "cluster-api-ipam", "crossplane-packages",
 		"external-secrets", "flux", "gateway-api", "ingress", "jobset", "karpenter", "kserve", "kubeflow-trainer", "kubevirt", "kueue", "kueue-queues",
 		"object-storage", "persistent-volumes", "tekton", "velero", "volume-snapshots",
 	}, names, "We should list every preset.")
@@ -113,7 +113,7 @@ func TestPrint(t *testing.T) {
 		},
 		"ExamplesOfNeeded": {
 			"We should print the classes that the claims of another get.",
-			"kueue kueue-queues crossplane-compositions --examples", "kueue-queues/example/classes kueue/example/claims",
+			"kueue kueue-queues --examples", "kueue-queues/example/classes kueue/example/claims",
 			"note: kueue-queues is also for jobset: delete it last\n",
 		},
 	} {
