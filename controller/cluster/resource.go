@@ -60,20 +60,28 @@ func (r Resource) Means(text, name string) bool {
 	return slices.ContainsFunc(r.Names(name), func(n string) bool { return strings.EqualFold(strings.TrimSuffix(n, "."+group), text) })
 }
 
-// Find those of all that a word means: the one of this name alone, or else all whose resource has the word among its names. of returns the
-// name of one's resource, and the resource, for which it may ask the API server. known are all names that could be meant.
+// Find those of all that a word means: the one of this name alone, or else those of this Kind, or else all whose resource has the word among
+// its names. of returns the name of one's resource, and the resource, for which it may ask the API server. known are all names that could be
+// meant.
 func Find[T any](word string, all []T, name func(T) string, of func(T) (string, Resource)) (found []T, known []string) {
 	for _, one := range all {
 		if name(one) == word {
 			return []T{one}, nil
 		}
 	}
+	var ofKind []T
 	for _, one := range all {
 		id, resource := of(one)
+		if resource.Kind == word {
+			ofKind = append(ofKind, one)
+		}
 		known = append(append(known, name(one)), resource.Names(id)...)
 		if resource.Means(word, id) {
 			found = append(found, one)
 		}
+	}
+	if len(ofKind) > 0 { // The short name of another resource may be the same.
+		found = ofKind
 	}
 	return found, known
 }
