@@ -123,8 +123,8 @@ type preset struct {
 	summary string
 	// claimKinds are the names of its ClaimKinds.
 	claimKinds []string
-	// classKinds are its ClassKinds, with where their classes are marked as the default.
-	classKinds map[string]v1beta1.Source
+	// classKinds are the names of its ClassKinds.
+	classKinds []string
 	// named are the class kinds that its ClaimKinds name.
 	named []string
 	// needs are the presets that have those of them which it has not: several presets use these, and none may take them
@@ -152,7 +152,7 @@ func link(presets []preset) {
 	for i := range presets {
 		for j := range presets {
 			p, other := &presets[i], &presets[j]
-			has := func(name string) bool { _, ok := other.classKinds[name]; return ok }
+			has := func(name string) bool { return slices.Contains(other.classKinds, name) }
 			if i != j && slices.ContainsFunc(p.named, has) {
 				p.needs, other.users = append(p.needs, other.name), append(other.users, p.name)
 			}
@@ -161,7 +161,7 @@ func link(presets []preset) {
 }
 
 func readPreset(name string) (preset, error) {
-	p := preset{name: name, classKinds: map[string]v1beta1.Source{}}
+	p := preset{name: name}
 	readme, err := kinds.Files.ReadFile(path.Join(name, "README.md"))
 	if err != nil {
 		return p, err
@@ -184,25 +184,44 @@ func readPreset(name string) (preset, error) {
 				p.named = append(p.named, named.Name)
 			}
 		case "ClassKind":
-			p.classKinds[o.Name] = o.Spec.Default
+			p.classKinds = append(p.classKinds, o.Name)
 		}
 	}
 	return p, nil
 }
 
-// Known is what presets know of a claim kind and a class kind: the preset of the claim kind, and where classes are
-// marked as the default. Both are empty where no preset knows them.
-func Known(claimKind, classKind string) (preset string, mark v1beta1.Source, err error) {
+// ClaimKind of a name that a preset has, nil if none has it. Its annotation names the preset.
+func ClaimKind(name string) (*v1beta1.ClaimKind, error) {
+	return known[v1beta1.ClaimKind]("ClaimKind", name)
+}
+
+// ClassKind of a name that a preset has, nil if none has it.
+func ClassKind(name string) (*v1beta1.ClassKind, error) {
+	return known[v1beta1.ClassKind]("ClassKind", name)
+}
+
+func known[T any](kind, name string) (*T, error) {
 	presets, err := readPresets()
+	if err != nil {
+		return nil, err
+	}
 	for _, p := range presets {
-		if slices.Contains(p.claimKinds, claimKind) {
-			preset = p.name
+		text, err := manifestOf([]preset{p}, false)
+		if err != nil {
+			return nil, err
 		}
-		if found, ok := p.classKinds[classKind]; ok {
-			mark = found
+		for document := range bytes.SplitSeq(text, []byte(separator)) {
+			o := registration{}
+			if err := yaml.Unmarshal(document, &o); err != nil {
+				return nil, err
+			}
+			if o.Kind == kind && o.Name == name {
+				found := new(T)
+				return found, yaml.Unmarshal(document, found)
+			}
 		}
 	}
-	return preset, mark, err
+	return nil, nil
 }
 
 // find the presets with these names, sorted: those that need others come last.
@@ -288,6 +307,5 @@ type registration struct {
 		Classes struct {
 			Kinds []v1beta1.ClassKindLink `json:"kinds"`
 		} `json:"classes"`
-		Default v1beta1.Source `json:"default"`
 	} `json:"spec"`
 }

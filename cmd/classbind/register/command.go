@@ -1,5 +1,6 @@
 // Package register is the command that prints the registrations of a kind of claims and its kinds of classes, from their schemas. command
-// finds the kinds, in a cluster or in files. place finds where a claim has its reference. print writes the registrations.
+// finds the kinds, in a cluster or in files, and builtin those of Kubernetes. place finds where a claim has its reference. print writes the
+// registrations.
 package register
 
 import (
@@ -14,22 +15,38 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/discovery"
 
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/connect"
+	"github.com/classbind/classbind/cmd/classbind/kinds"
 	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector/near"
 	"github.com/classbind/classbind/selector/openapi"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // maxClassKinds is how many a ClaimKind may name, by its schema.
 const maxClassKinds = 64
 
 type options struct {
-	files   []string
-	path    string
-	cluster connect.Flags
+	files                   []string
+	path, label, annotation string
+	cluster                 connect.Flags
+}
+
+// named is the place of the reference that the user names, empty if it is to be found.
+func (o *options) named() (v1beta1.Place, error) {
+	p := v1beta1.Place{Path: v1beta1.FieldPath(o.path), Label: v1beta1.MetadataKey(o.label), Annotation: v1beta1.MetadataKey(o.annotation)}
+	if key := o.label + o.annotation; key != "" {
+		if errs := validation.IsQualifiedName(key); len(errs) > 0 {
+			shown := truncate.String(key, v1beta1.MaxShownBytes)
+			return p, fmt.Errorf("%q is no key of a label or an annotation: %s", shown, strings.Join(errs, "; "))
+		}
+	}
+	return p, nil
 }
 
 // NewCommand returns the command register.
@@ -39,30 +56,39 @@ func NewCommand() *cobra.Command {
 		Use:   "register CLAIM CLASS...",
 		Short: "Print the registrations of kinds, from their schemas",
 		Long: `Print the registrations of a kind of claims and its kinds of classes: a ClaimKind, the
-ClassKinds, and the ClusterRole that lets classbind read the classes. A ClassKind that
-the cluster has is left out.
+ClassKinds, and the ClusterRole that lets classbind read the classes.
 
 Name kinds as in kubectl. The command finds the field with the reference, and its form,
-in the schemas of the cluster, or in the CRDs in files. If the result is a guess, a
-comment says so and names the other fields. Read the output before you apply it. The
-command changes nothing.
+in the schemas of the cluster, or in the CRDs in files. The kinds of Kubernetes itself
+need no CRD. Read the output before you apply it. The command changes nothing.
 
-A schema does not list labels or annotations. If the reference is in one, set
-spec.reference yourself.`,
+A field counts if it is called as the Kind of the class, or as its last words, or if its
+schema names the Kind. If that is a guess, a comment says so. If no field counts, or no
+form of reference can write it, the command names what stands in the way, and its exit
+status is 1. Name the field with --path. A schema does not list labels or annotations:
+name them with --label or --annotation.
+
+A ClassKind that is registered already, in the cluster or in the files, is left out. The
+ClaimKind gets another name if its own is taken.`,
 		Example: `  # Bind Certificates to ClusterIssuers only:
   classbind register certificates.cert-manager.io ClusterIssuer > kinds.yaml
 
   # Without a cluster, from the CRDs in a folder:
   classbind register Backup BackupStorageLocation -f velero/crds
 
-  # Name the field yourself:
-  classbind register PersistentVolumeClaim StorageClass --path .spec.storageClassName`,
+  # Name the field, the label or the annotation yourself:
+  classbind register PersistentVolumeClaim StorageClass --path .spec.storageClassName
+  classbind register jobs.batch LocalQueue --label kueue.x-k8s.io/queue-name`,
 		RunE: o.run,
 	}
 	c.Flags().StringArrayVarP(&o.files, "filename", "f", nil,
-		"`file` of CRDs, or folder with all folders in it; - is standard input; may be repeated. The command then needs no cluster")
+		"`file` of CRDs and registrations, or folder with all folders in it; - is standard input; may be repeated. "+
+			"The command then needs no cluster")
 	connect.CompleteFiles(c, "filename")
 	c.Flags().StringVar(&o.path, "path", "", "`field` that has the reference, such as .spec.classRef")
+	c.Flags().StringVar(&o.label, "label", "", "`key` of the label that has the name of the class")
+	c.Flags().StringVar(&o.annotation, "annotation", "", "`key` of the annotation that has the name of the class")
+	c.MarkFlagsMutuallyExclusive("path", "label", "annotation")
 	o.cluster.Add(c)
 	return c
 }
@@ -71,31 +97,39 @@ func (o *options) run(c *cobra.Command, args []string) error {
 	if len(args) < 2 || len(args) > 1+maxClassKinds {
 		return errors.New("name one kind of claims, and then its kinds of classes, such as classbind register Gateway GatewayClass")
 	}
+	named, err := o.named()
+	if err != nil {
+		return err
+	}
 	w, err := o.catalog(c)
 	if err != nil {
 		return err
 	}
-	kinds := make([]kind, len(args))
+	all := make([]kind, len(args))
 	var errs []error
 	for i, arg := range args {
-		kinds[i], err = find(w, arg)
-		if err == nil && slices.ContainsFunc(kinds[:i], func(k kind) bool { return k.name == kinds[i].name }) {
-			err = fmt.Errorf("%q: %s is named already", arg, kinds[i].name)
+		all[i], err = find(w, arg)
+		if err == nil && slices.ContainsFunc(all[:i], func(k kind) bool { return k.name == all[i].name }) {
+			err = fmt.Errorf("%q: %s is named already", arg, all[i].name)
 		}
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	s, err := w.schema(c.Context(), kinds[0])
-	if err != nil {
-		return fmt.Errorf("cannot read the schema of %s: %w", kinds[0].name, err)
+	s := search{of: all[0], classes: all[1:]}
+	if s.schema, err = w.schema(c.Context(), s.of); err != nil {
+		return fmt.Errorf("cannot read the schema of %s: %w", s.of.name, err)
 	}
-	places, err := o.places(s, kinds[0], kinds[1:])
+	places, err := s.places(named)
 	if err != nil {
 		return err
 	}
-	text, err := manifest(s, kinds[0], kinds[1:], places, w.registered)
+	name, err := w.nameFor(s.of.name, places[0].Place)
+	if err != nil {
+		return err
+	}
+	text, err := s.manifest(name, places, w.classKinds)
 	if err == nil {
 		_, err = c.OutOrStdout().Write([]byte(text))
 	}
@@ -116,8 +150,9 @@ func (k kind) String() string { return k.name }
 type catalog struct {
 	kinds  []kind
 	schema func(context.Context, kind) (*openapi.Schema, error)
-	// registered are the names of ClassKinds that the cluster has.
-	registered map[string]bool
+	// claimKinds and classKinds are registered already.
+	claimKinds []v1beta1.ClaimKind
+	classKinds []v1beta1.ClassKind
 	// absent says what helps if a kind is not there.
 	absent string
 }
@@ -142,16 +177,13 @@ func (o *options) catalog(command *cobra.Command) (catalog, error) {
 	if len(lists) == 0 { // One that is incomplete may have what is asked for.
 		return catalog{}, fmt.Errorf("cannot list the kinds of the cluster: %w", err)
 	}
-	_, classKinds, err := c.Registrations(command.Context())
+	w := catalog{absent: "install its CRD"}
+	w.claimKinds, w.classKinds, err = c.Registrations(command.Context())
 	switch {
 	case apierrors.IsForbidden(err):
-		_, _ = fmt.Fprintln(command.ErrOrStderr(), "note: ClassKinds that the cluster has are printed, too, because", err)
+		_, _ = fmt.Fprintln(command.ErrOrStderr(), "note: the output may replace what the cluster has registered, because", err)
 	case err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err): // Without classbind, there are none.
 		return catalog{}, err
-	}
-	w := catalog{absent: "install its CRD", registered: map[string]bool{}}
-	for _, k := range classKinds {
-		w.registered[k.Name] = true
 	}
 	for _, list := range lists {
 		version, _ := schema.ParseGroupVersion(list.GroupVersion) // It was served under it.
@@ -177,20 +209,60 @@ func (o *options) catalog(command *cobra.Command) (catalog, error) {
 }
 
 func (o *options) filesCatalog(c *cobra.Command) (catalog, error) {
-	crds, err := world.ReadCRDs(c.Context(), c.InOrStdin(), c.ErrOrStderr(), o.files)
+	read, err := world.ReadKinds(c.Context(), c.InOrStdin(), c.ErrOrStderr(), o.files)
 	if err != nil {
 		return catalog{}, err
 	}
-	w := catalog{absent: "name the file of its CRD with --filename, or leave out --filename for a kind of Kubernetes itself"}
-	text := map[string][]byte{}
-	for _, crd := range crds {
+	w := catalog{absent: "name the file of its CRD with --filename", claimKinds: read.ClaimKinds, classKinds: read.ClassKinds}
+	for _, crd := range read.CRDs {
 		w.kinds = append(w.kinds, kind{crd.Resource, crd.Name})
-		text[crd.Name] = crd.JSON
+	}
+	for _, gvk := range builtIn() {
+		if k := kindOf(gvk); read.CRDs[k.name].Name == "" {
+			w.kinds = append(w.kinds, k)
+		}
 	}
 	w.schema = func(_ context.Context, k kind) (*openapi.Schema, error) {
-		return openapi.OfCRD(text[k.name], k.Version)
+		if crd, ok := read.CRDs[k.name]; ok {
+			return openapi.OfCRD(crd.JSON, k.Version)
+		}
+		return schemaOf(k.GroupVersionKind)
 	}
 	return w, nil
+}
+
+// nameFor a ClaimKind of a resource: the resource, unless a ClaimKind with another reference has this name, or a preset does.
+func (w catalog) nameFor(resource string, reference v1beta1.Place) (string, error) {
+	name := resource
+	taken := map[string]v1beta1.Place{}
+	preset, err := kinds.ClaimKind(resource)
+	if err != nil {
+		return "", err
+	}
+	if preset != nil {
+		taken[resource] = preset.Spec.Reference.Place
+	}
+	for _, k := range w.claimKinds {
+		if k.Resource() == resource && k.Spec.Reference.Place == reference {
+			return "", fmt.Errorf("the ClaimKind %q registers this reference of %s already: add the kinds of classes to its spec.classes.kinds, "+
+				"or delete it first", k.Name, resource)
+		}
+		taken[k.Name] = k.Spec.Reference.Place
+		if k.Resource() == resource { // Two ClaimKinds of a resource need two annotations for selectors, as that of another name has.
+			taken[resource] = k.Spec.Reference.Place
+		}
+	}
+	if at, ok := taken[name]; ok && at != reference {
+		names := reference.Names()
+		last := names[len(names)-1]
+		last = last[strings.LastIndex(last, "/")+1:]
+		name = strings.ToLower(strings.ReplaceAll(last, "_", "-")) + "." + resource
+	}
+	if _, ok := taken[name]; ok && name != resource {
+		return "", fmt.Errorf("the names %s and %s are taken by other ClaimKinds: write the ClaimKind under another name, "+
+			"with spec.claims.resource: %[1]s", resource, name)
+	}
+	return name, nil
 }
 
 func find(w catalog, arg string) (kind, error) {

@@ -133,13 +133,13 @@ func explained(t *testing.T, printed string, k v1beta1.ClaimKind) {
 	t.Helper()
 	folder := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "kinds.yaml"), []byte(printed), 0o600))
-	crds, err := world.ReadCRDs(t.Context(), nil, nil, []string{shapes})
+	read, err := world.ReadKinds(t.Context(), nil, nil, []string{shapes})
 	require.NoError(t, err)
 	claim := map[string]any{"metadata": map[string]any{"name": "claim"}, "spec": map[string]any{}}
 	if k.Spec.Reference.WhenAbsent == v1beta1.LeaveAbsentAlone {
 		claim["spec"] = map[string]any{k.Spec.Reference.Names()[1]: map[string]any{}}
 	}
-	for _, crd := range crds {
+	for _, crd := range read.CRDs {
 		if crd.Name == k.Resource() {
 			claim["apiVersion"], claim["kind"] = crd.GroupVersion().String(), crd.Kind
 		}
@@ -174,7 +174,7 @@ func TestRefuses(t *testing.T) {
 		},
 		"Label": {
 			"We should say that labels are not in a schema.", "JobSet LocalQueue",
-			"no field of jobsets.jobset.x-k8s.io looks like a reference to LocalQueue: name it with --path, or write the ClaimKind by hand if it is a label",
+			"no field of jobsets.jobset.x-k8s.io has a name or a schema that refers to LocalQueue: name the field with --path, or name a label or an annotation",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

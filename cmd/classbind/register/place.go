@@ -2,7 +2,6 @@ package register
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -14,6 +13,7 @@ import (
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/openapi"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // Limits of the search: a schema is a vendor's, and may refer to itself.
@@ -25,12 +25,20 @@ const (
 
 // Evidence that a field has the reference to a class.
 const (
-	byShape = 10
-	byName  = 50  // and up to 50 for the part of the Kind that the field has
-	sure    = 100 // The field is called as the Kind is, or its schema names the Kind.
+	byName = 50  // and up to 50 for the part of the Kind that the field has
+	sure   = 100 // The field is called as the Kind is, or its schema names the Kind.
 )
 
+// search finds where claims have their reference to a class of some kinds.
+type search struct {
+	schema  *openapi.Schema
+	of      kind
+	classes []kind
+}
+
+// place of the reference: a field, a label or an annotation.
 type place struct {
+	v1beta1.Place
 	path fields.Path
 	form *claim.Form
 	// begun reports whether the reference has fields that only an author can give.
@@ -39,49 +47,142 @@ type place struct {
 	evidence int
 }
 
-func (p place) String() string { return "." + p.path.String() }
+func fieldAt(at fields.Path) place {
+	return place{Place: v1beta1.Place{Path: v1beta1.FieldPath("." + at.String())}, path: at}
+}
+
+func (p place) String() string { return shown(p.path) }
+
+// shown is a path as users write it, with [] for the elements of a list.
+func shown(at fields.Path) string {
+	return strings.ReplaceAll("."+at.String(), "."+fields.Element, fields.Element)
+}
 
 // places where claims may have their reference, the most likely first. Each has a form that fits.
-func (o *options) places(s *openapi.Schema, of kind, classes []kind) ([]place, error) {
-	if o.path != "" {
-		at := fields.Path(v1beta1.FieldPath(o.path).Names())
-		p := place{path: at}
-		if !p.fit(of, s) {
-			c := selector.CheckPaths(p.claimKind(of), s)
+func (s search) places(named v1beta1.Place) ([]place, error) {
+	if named != (v1beta1.Place{}) {
+		p := place{Place: named, path: named.Names()}
+		if !s.fit(&p) {
+			c := selector.CheckPaths(p.claimKind(s.of), s.schema)
 			why := strings.Join(append(c.Problems, c.Unknown), "; ")
-			return nil, fmt.Errorf("--path=%q: no form of reference fits the schema of %s: %s", o.path, of.name, strings.Trim(why, "; "))
+			return nil, fmt.Errorf("--path=%q: no form of reference fits the schema of %s: %s", p, s.of.name, strings.Trim(why, "; "))
 		}
-		return []place{p}, nil
+		return []place{p}, s.beyond(p)
 	}
 	var found []place
-	unfit := ""
-	for at := range walk(s) {
-		p := place{path: at, evidence: evidence(at[len(at)-1], s.At(at).Schema, s, at, classes)}
-		if p.evidence == 0 {
-			continue
-		}
-		if !p.fit(of, s) {
-			if p.evidence > byShape {
-				unfit = fmt.Sprintf("; no form of reference fits .%s: classbind register --path .%[1]s says why", at)
+	var obstacles []obstacle
+	listed := 0 // listed is the best evidence for a reference in a list.
+	for at := range walk(s.schema) {
+		p, o := fieldAt(at), s.obstacleAt(at)
+		p.evidence, _ = s.evidence(at)
+		switch {
+		case p.evidence == 0:
+		case slices.Contains(at, fields.Element):
+			listed = max(listed, p.evidence)
+			o = obstacle{why: "is a list, and a claim gets one reference"}
+			if list := at[:len(at)-1]; at[len(list)] != fields.Element {
+				o.why = "is in a list, and a claim gets one reference"
+			} else {
+				at = list
 			}
-			continue
+		case !s.fit(&p):
+			o = obstacle{why: fmt.Sprintf("has no form that fits: classbind register --path %s says why", p)}
+		default:
+			found = append(found, p)
 		}
-		found = append(found, p)
-	}
-	if len(found) == 0 {
-		return nil, errors.New("no field of " + of.name + " looks like a reference to " + classes[0].Kind +
-			": name it with --path, or write the ClaimKind by hand if it is a label or an annotation" + unfit)
+		if o.why != "" {
+			o.path = at
+			obstacles = append(obstacles, o)
+		}
 	}
 	slices.SortStableFunc(found, func(a, b place) int {
 		return cmp.Or(cmp.Compare(b.evidence, a.evidence), cmp.Compare(len(a.path), len(b.path)))
 	})
-	return found, nil
+	if len(found) == 0 || listed > found[0].evidence {
+		return nil, s.refusal(obstacles)
+	}
+	var tied []string
+	for _, p := range found {
+		if p.evidence == found[0].evidence && len(p.path) == len(found[0].path) && len(tied) <= maxOthers {
+			tied = append(tied, p.String())
+		}
+	}
+	if len(tied) > 1 {
+		return nil, fmt.Errorf("%s may have its reference to %s in any of %s: name one with --path",
+			s.of.name, s.kinds(), strings.Join(tied, ", "))
+	}
+	return found, s.beyond(found[0])
+}
+
+// kinds of the classes, for an error.
+func (s search) kinds() string {
+	names := make([]string, len(s.classes))
+	for i, class := range s.classes {
+		names[i] = class.Kind
+	}
+	return truncate.String(strings.Join(names, ", "), v1beta1.MaxShownBytes)
+}
+
+// obstacle is why a field that looks like the reference is none. The rank orders them for users.
+type obstacle struct {
+	path fields.Path
+	rank int
+	why  string
+}
+
+// Ranks of obstacles: a field that no form can write, one that is called as the Kind, a selector of the spec, and a reference to others.
+const (
+	_ = iota
+	isCalledAs
+	isSelector
+	isForOthers
+)
+
+func (s search) refusal(obstacles []obstacle) error {
+	slices.SortStableFunc(obstacles, func(a, b obstacle) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(len(a.path), len(b.path)))
+	})
+	var why strings.Builder
+	for i, o := range obstacles {
+		if i == maxOthers || o.rank == isForOthers && obstacles[0].rank < isForOthers { // What is like a reference says enough.
+			break
+		}
+		fmt.Fprintf(&why, "; %s %s", truncate.String(shown(o.path), v1beta1.MaxShownBytes), o.why)
+	}
+	return fmt.Errorf("no field of %s has a name or a schema that refers to %s%s: name the field with --path, "+
+		"or name a label or an annotation with --label or --annotation", s.of.name, s.kinds(), why.String())
+}
+
+// obstacleAt a field that has no reference to the classes, but that users may take for one.
+func (s search) obstacleAt(at fields.Path) obstacle {
+	f, name := s.schema.At(at).Schema, lastName(at)
+	before, selects := strings.CutSuffix(strings.ToLower(name), "selector")
+	_, labels := f.Properties["matchLabels"]
+	_, isFor := s.evidence(at)
+	calledAs := func(stem string) bool {
+		return slices.ContainsFunc(s.classes, func(k kind) bool { return evidenceOf(k.Kind, stem) > 0 })
+	}
+	switch ofSpec := len(at) == len(fields.Path{"spec", name}); {
+	case selects && f.Type == "object" && calledAs(before):
+		return obstacle{rank: isCalledAs, why: "is a selector, which names no class"}
+	case selects && labels && before != "" && ofSpec:
+		return obstacle{rank: isSelector, why: "is a selector, which names no class"}
+	case isFor != "" && calledAs(stemOf(name)):
+		return obstacle{rank: isCalledAs, why: "is for " + isFor}
+	case isFor != "":
+		return obstacle{rank: isForOthers, why: "is for " + isFor}
+	}
+	return obstacle{}
 }
 
 // fit finds the form of the reference. It reports whether there is one.
-func (p *place) fit(of kind, s *openapi.Schema) bool {
+func (s search) fit(p *place) bool {
+	if p.path.IsKey() { // No schema has it.
+		p.form = &claim.Forms[slices.IndexFunc(claim.Forms, func(f claim.Form) bool { return f.Name == v1beta1.Name })]
+		return true
+	}
 	for _, p.begun = range []bool{false, true} {
-		if p.form = selector.FittingForm(p.claimKind(of), s); p.form != nil {
+		if p.form = selector.FittingForm(p.claimKind(s.of), s.schema); p.form != nil {
 			return true
 		}
 	}
@@ -92,7 +193,7 @@ func (p *place) fit(of kind, s *openapi.Schema) bool {
 func (p *place) claimKind(of kind) *selector.ClaimKind {
 	k := &v1beta1.ClaimKind{}
 	k.Name = of.name
-	k.Spec.Reference.Path = v1beta1.FieldPath(p.String())
+	k.Spec.Reference.Place = p.Place
 	if p.form != nil {
 		k.Spec.Reference.Form = p.form.Name
 	}
@@ -107,7 +208,7 @@ func (p *place) claimKind(of kind) *selector.ClaimKind {
 // isField matches the names that a FieldPath may have.
 var isField = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
 
-// walk the fields of a claim that its author sets, level by level.
+// walk the fields of a claim that its author sets, level by level, through lists, too.
 func walk(s *openapi.Schema) func(yield func(fields.Path) bool) {
 	return func(yield func(fields.Path) bool) {
 		queue := []fields.Path{nil}
@@ -116,51 +217,191 @@ func walk(s *openapi.Schema) func(yield func(fields.Path) bool) {
 			if len(at) > 0 && !yield(at) {
 				return
 			}
-			if f := s.At(at); f.Err == nil && len(at) < maxDepth {
-				for _, name := range slices.Sorted(maps.Keys(f.Schema.Properties)) {
-					ofAll := len(at) == 0 && slices.Contains([]string{"apiVersion", "kind", "metadata", "status"}, name)
-					if !ofAll && isField.MatchString(name) && len(queue) < maxFields {
-						queue = append(queue, at.Below(name))
-					}
+			f := s.At(at)
+			if f.Err != nil || len(at) >= maxDepth {
+				continue
+			}
+			names := slices.Sorted(maps.Keys(f.Schema.Properties))
+			if f.Schema.Type == "array" && len(f.Schema.Items) > 0 {
+				names = []string{fields.Element}
+			}
+			for _, name := range names {
+				ofAll := len(at) == 0 && slices.Contains([]string{"apiVersion", "kind", "metadata", "status"}, name)
+				if !ofAll && (name == fields.Element || isField.MatchString(name)) && len(queue) < maxFields {
+					queue = append(queue, at.Below(name))
 				}
 			}
 		}
 	}
 }
 
-// evidence that a field refers to one of the classes, 0 for none.
-func evidence(name string, f openapi.FieldSchema, s *openapi.Schema, at fields.Path, classes []kind) (most int) {
-	lower := strings.ToLower(name)
+// evidence that a field refers to all of the classes, 0 for none. isFor has the other kinds to which it refers, empty if none is known.
+func (s search) evidence(at fields.Path) (most int, isFor string) {
+	f, name := s.schema.At(at), lastName(at)
+	kindOf := openapi.FieldSchema{}
 	switch {
-	case f.Type == "string":
-		if strings.HasSuffix(lower, "classname") {
-			most = byShape
-		}
-	case s.At(at.Below("name")).Is("string").Err == nil:
-		if strings.HasSuffix(lower, "ref") {
-			most = byShape
-		}
+	case f.Err != nil:
+		return 0, ""
+	case f.Schema.Type == "string" && len(f.Schema.Enum) == 0:
+	case f.Schema.Properties["name"] != nil && s.schema.At(at.Below("name")).Is("string").Err == nil:
+		kindOf = s.schema.At(at.Below("kind")).Schema
 	default:
-		return 0
+		return 0, ""
 	}
-	stem := lower
+	stem := stemOf(name)
+	for _, class := range s.classes {
+		evidence := evidenceOf(class.Kind, stem)
+		named := slices.Contains(kindOf.Enum, any(class.Kind)) || string(kindOf.Default) == `"`+class.Kind+`"`
+		other := builtInKinds()[stem]
+		switch {
+		case named:
+			evidence = sure
+		case len(kindOf.Enum) > 0: // It refers to other kinds alone.
+			return 0, "other kinds, such as " + truncate.String(fmt.Sprint(kindOf.Enum[0]), v1beta1.MaxShownBytes)
+		case other != "" && other != class.Kind:
+			return 0, "a " + other
+		}
+		if evidence == 0 {
+			return 0, ""
+		}
+		most = max(most, evidence)
+	}
+	return most, ""
+}
+
+// lastName of a path. That of the elements of a list is the singular of the list.
+func lastName(at fields.Path) string {
+	name := at[len(at)-1]
+	if name == fields.Element && len(at) > 1 {
+		return singular(at[len(at)-2])
+	}
+	return name
+}
+
+// singular of a word of English that is a plural.
+func singular(name string) string {
+	if before, ok := strings.CutSuffix(name, "ies"); ok {
+		return before + "y"
+	}
+	if before, ok := strings.CutSuffix(name, "sses"); ok {
+		return before + "ss"
+	}
+	return strings.TrimSuffix(name, "s")
+}
+
+// stemOf the name of a field: what it refers to, in lower case.
+func stemOf(name string) string {
+	lower := strings.ToLower(name)
 	for _, suffix := range []string{"reference", "ref", "name", "id"} {
 		if before, ok := strings.CutSuffix(lower, suffix); ok && len(before) > 3 { // A preference ends so, too.
-			stem = before
-			break
+			return before
 		}
 	}
-	kindOf := s.At(at.Below("kind"))
-	for _, class := range classes {
-		of := strings.ToLower(class.Kind)
-		scoped := strings.TrimPrefix(of, "cluster") // A ClusterIssuer is an Issuer.
-		switch {
-		case of == stem, scoped == stem, kindOf.Err == nil && (slices.Contains(kindOf.Schema.Enum, any(class.Kind)) ||
-			string(kindOf.Schema.Default) == `"`+class.Kind+`"`):
-			most = sure
-		case len(stem) > 3 && strings.HasSuffix(of, stem):
-			most = max(most, byName+byName*len(stem)/len(of)-1)
+	return lower
+}
+
+// evidenceOf a Kind in what a field is called: it is the Kind, or its last words.
+func evidenceOf(kind, stem string) int {
+	lower := strings.ToLower(kind)
+	begin := len(kind) - len(stem)
+	switch {
+	case lower == stem, strings.TrimPrefix(lower, "cluster") == stem: // A ClusterIssuer is an Issuer.
+		return sure
+	case len(stem) > 3 && strings.HasSuffix(lower, stem) && kind[begin] != lower[begin]:
+		return byName + byName*len(stem)/len(kind) - 1
+	}
+	return 0
+}
+
+// beyond returns an error if a reference at the place has a part that no form can write.
+func (s search) beyond(p place) error {
+	name, parent := p.path[len(p.path)-1], p.path[:len(p.path)-1]
+	clusterScoped := slices.ContainsFunc(s.classes, func(k kind) bool { return !k.Namespaced })
+	namespaced := slices.ContainsFunc(s.classes, func(k kind) bool { return k.Namespaced })
+	refuse := func(at fields.Path, why string) error {
+		return fmt.Errorf("%s cannot be registered with its reference at %s: no form of reference writes %s, which says %s",
+			s.of.name, p, truncate.String(shown(at), v1beta1.MaxShownBytes), why)
+	}
+	if len(p.form.Fields) > 0 && p.form.NamesKind == claim.NoKind && clusterScoped {
+		for _, part := range slices.Sorted(maps.Keys(s.schema.At(p.path).Schema.Properties)) {
+			at := p.path.Below(part)
+			if s.schema.At(at).Schema.Type == "boolean" && strings.Contains(strings.ToLower(part), "cluster") {
+				return refuse(at, "that the class has no namespace")
+			}
 		}
 	}
-	return most
+	if len(p.form.Fields) > 0 || p.path.IsKey() {
+		return nil
+	}
+	for _, sibling := range slices.Sorted(maps.Keys(s.schema.At(parent).Schema.Properties)) {
+		at, lower := parent.Below(sibling), strings.ToLower(sibling)
+		f := s.schema.At(at).Schema
+		for _, stem := range []string{strings.ToLower(name), stemOf(name)} {
+			switch part, ok := strings.CutPrefix(lower, stem); {
+			case !ok || f.Type != "string" || f.Default != nil:
+			case part == "namespace" && namespaced:
+				return refuse(at, "where the class is")
+			case slices.Contains([]string{"kind", "group", "apigroup", "apiversion"}, part):
+				return refuse(at, "which kind of class it is")
+			}
+		}
+	}
+	return nil
+}
+
+// parent that the reference needs and authors may leave out: the outermost one, nil if there is none. alone reports whether it can be
+// created with the reference alone: the schema requires nothing else in it, and it is not one of several from which an author chooses.
+func (s search) parent(p place) (outermost fields.Path, alone bool) {
+	alone = true
+	for i := 2; i < len(p.path) && !p.path.IsKey(); i++ {
+		at, above := p.path[:i], s.schema.At(p.path[:i-1]).Schema
+		f := s.schema.At(at).Schema
+		if s.schema.Requires(at) || f.Default != nil {
+			continue
+		}
+		if outermost == nil {
+			outermost = at
+		}
+		for _, name := range f.Required {
+			alone = alone && (name == p.path[i] || !s.schema.Requires(at.Below(name)))
+		}
+		for _, r := range above.Rules {
+			alone = alone && !strings.Contains(r.Rule, "has(self."+at[i-1]+")")
+		}
+		for name := range above.Properties {
+			alone = alone && (name == at[i-1] || !alike(f, s.schema.At(at[:i-1].Below(name)).Schema))
+		}
+		alone = alone && len(above.OneOf) == 0
+	}
+	return outermost, alone
+}
+
+// alike reports whether an object has more than half of the fields of another, and at least three.
+func alike(a, b openapi.FieldSchema) bool {
+	const least = 3
+	shared := 0
+	for name := range a.Properties {
+		if _, ok := b.Properties[name]; ok {
+			shared++
+		}
+	}
+	return shared >= least && 2*shared > len(a.Properties)
+}
+
+// instead are fields that authors set in the place of the reference, such as pipelineSpec beside pipelineRef.
+func (s search) instead(p place) (paths []string) {
+	name, parent := p.path[len(p.path)-1], p.path[:len(p.path)-1]
+	if p.path.IsKey() {
+		return nil
+	}
+	stem := stemOf(name)
+	for _, sibling := range slices.Sorted(maps.Keys(s.schema.At(parent).Schema.Properties)) {
+		at := parent.Below(sibling)
+		word, f := strings.ToLower(sibling), s.schema.At(at).Schema
+		inline := f.Type == "array" && len(singular(word)) > 3 && strings.HasSuffix(stem, singular(word))
+		if sibling != name && (inline || (f.Type == "object" || f.Preserve) && word == stem+"spec") && len(paths) < v1beta1.MaxErrors {
+			paths = append(paths, shown(at))
+		}
+	}
+	return paths
 }

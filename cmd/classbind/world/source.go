@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 
@@ -211,15 +210,14 @@ func readCRD(d *Document) (CRD, error) {
 	return r, nil
 }
 
-// ReadCRDs of files, and of folders with all folders in them; - is standard input. Other objects are left out.
-func ReadCRDs(ctx context.Context, in io.Reader, progress io.Writer, paths []string) ([]CRD, error) {
+// ReadKinds reads the CRDs and the registrations of files, and of folders with all folders in them; - is standard input.
+func ReadKinds(ctx context.Context, in io.Reader, progress io.Writer, paths []string) (*World, error) {
 	objects, err := ReadManifests(ctx, in, progress, paths)
 	if err != nil {
 		return nil, err
 	}
 	w := NewWorld("")
-	err = w.addAll(ctx, objects)
-	return slices.Collect(maps.Values(w.CRDs)), err
+	return w, w.addAll(ctx, objects)
 }
 
 // preferred returns the version that the API server prefers, empty if there is none.
