@@ -60,9 +60,9 @@ func (r Resource) Means(text, name string) bool {
 	return slices.ContainsFunc(r.Names(name), func(n string) bool { return strings.EqualFold(strings.TrimSuffix(n, "."+group), text) })
 }
 
-// Find those of all that a word means: the one of this name alone, or else those of this Kind, or else all whose resource has the word among
-// its names. of returns the name of one's resource, and the resource, for which it may ask the API server. known are all names that could be
-// meant.
+// Find those of all that a word means: the one of this name alone, or else those of this Kind, or else all whose resource has the word
+// among its names. of returns the name of one's resource, and the resource, for which it may ask the API server. known are all names that
+// could be meant.
 func Find[T any](word string, all []T, name func(T) string, of func(T) (string, Resource)) (found []T, known []string) {
 	for _, one := range all {
 		if name(one) == word {

@@ -32,7 +32,7 @@ var shortNames = map[string]string{
 	"PriorityClass": "pc", "Service": "svc", "StatefulSet": "sts", "StorageClass": "sc", "VolumeAttributesClass": "vac",
 }
 
-// builtIn are the kinds of Kubernetes itself, in the version that it prefers. Its client knows the group extensions, which is not served now.
+// builtIn are the kinds of Kubernetes itself, in the version that it prefers. Its client has the group extensions, which is not served.
 var builtIn = sync.OnceValue(func() map[schema.GroupKind]schema.GroupVersionKind {
 	kinds := map[schema.GroupKind]schema.GroupVersionKind{}
 	for gvk, t := range scheme.Scheme.AllKnownTypes() {
@@ -82,7 +82,7 @@ func schemaOfType(t reflect.Type, schemas map[string]any) map[string]any {
 	if t.Kind() == reflect.Pointer {
 		return schemaOfType(t.Elem(), schemas)
 	}
-	if own, ok := reflect.Zero(t).Interface().(interface{ OpenAPISchemaType() []string }); ok { // A time, or a quantity.
+	if own, ok := reflect.TypeAssert[interface{ OpenAPISchemaType() []string }](reflect.Zero(t)); ok { // A time, or a quantity.
 		return map[string]any{"type": own.OpenAPISchemaType()[0]}
 	}
 	switch t.Kind() {
@@ -110,13 +110,13 @@ func schemaOfType(t reflect.Type, schemas map[string]any) map[string]any {
 		return map[string]any{"type": "number"}
 	case reflect.Interface:
 		return map[string]any{}
+	default:
+		return map[string]any{"type": "integer"}
 	}
-	return map[string]any{"type": "integer"}
 }
 
 func addFields(t reflect.Type, properties map[string]any, required *[]string, schemas map[string]any) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case f.Type == reflect.TypeFor[metav1.ObjectMeta]() || !f.IsExported() || name == "-":

@@ -244,8 +244,8 @@ func (w catalog) nameFor(resource string, reference v1beta1.Place) (string, erro
 	}
 	for _, k := range w.claimKinds {
 		if k.Resource() == resource && k.Spec.Reference.Place == reference {
-			return "", fmt.Errorf("the ClaimKind %q registers this reference of %s already: add the kinds of classes to its spec.classes.kinds, "+
-				"or delete it first", k.Name, resource)
+			return "", fmt.Errorf("the ClaimKind %q registers this reference of %s already: "+
+				"add the kinds of classes to its spec.classes.kinds, or delete it first", k.Name, resource)
 		}
 		taken[k.Name] = k.Spec.Reference.Place
 		if k.Resource() == resource { // Two ClaimKinds of a resource need two annotations for selectors, as that of another name has.

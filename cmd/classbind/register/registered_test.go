@@ -153,8 +153,8 @@ func TestBuiltInKinds(t *testing.T) {
 		known[gvk] = kindOf(gvk)
 	}
 	compared, groups := 0, reflect.TypeFor[kubernetes.Interface]()
-	for i := range groups.NumMethod() {
-		group := groups.Method(i).Type.Out(0)
+	for method := range groups.Methods() {
+		group := method.Type.Out(0)
 		for j := 0; group.Kind() == reflect.Interface && j < group.NumMethod(); j++ {
 			resource := group.Method(j)
 			if resource.Type.NumOut() != 1 || resource.Type.Out(0).Kind() != reflect.Interface {
