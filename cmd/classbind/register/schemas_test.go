@@ -101,6 +101,10 @@ func reducedCRD(t *testing.T, crd map[string]any, ways map[string]map[string]boo
 			properties["status"] = open()
 		}
 	}
+	metadata := map[string]any{"name": whole.Name}
+	if approved, ok := whole.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation]; ok { // The API server requires it of Kubernetes' own groups.
+		metadata["annotations"] = map[string]any{apiextensionsv1.KubeAPIApprovedAnnotation: approved}
+	}
 	names := map[string]any{}
 	all, _ := crd["spec"].(map[string]any)["names"].(map[string]any)
 	for _, name := range []string{"kind", "listKind", "plural", "singular", "shortNames"} {
@@ -111,7 +115,7 @@ func reducedCRD(t *testing.T, crd map[string]any, ways map[string]map[string]boo
 	return map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1",
 		"kind":       "CustomResourceDefinition",
-		"metadata":   map[string]any{"name": whole.Name},
+		"metadata":   metadata,
 		"spec": map[string]any{
 			"group": whole.Spec.Group,
 			"scope": string(whole.Spec.Scope),
