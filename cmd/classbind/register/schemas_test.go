@@ -32,7 +32,7 @@ func TestSchemas(t *testing.T) {
 		before, err := os.ReadFile(file) //nolint:gosec // The test names the folder.
 		require.NoError(t, err)
 		var reduced []string
-		for _, document := range strings.Split("\n"+string(before), "\n---") {
+		for document := range strings.SplitSeq("\n"+string(before), "\n---") {
 			if crd := (map[string]any{}); assert.NoError(t, yaml.Unmarshal([]byte(document), &crd)) && len(crd) > 0 {
 				reduced = append(reduced, strings.Join(lines(reducedCRD(t, crd, ways), 0), "\n")+"\n")
 			}
@@ -94,7 +94,7 @@ func reducedCRD(t *testing.T, crd map[string]any, ways map[string]map[string]boo
 		require.NoError(t, json.Unmarshal(text, &schema))
 		for before := (map[string]any)(nil); !reflect.DeepEqual(before, schema); { // What was dropped needs nothing else any more.
 			r := reducer{way: ways[claim], needed: map[string]bool{}}
-			r.need(schema)
+			r.need(schema, false)
 			before, schema = schema, r.reduce(schema, "", 0)
 		}
 		if properties, ok := schema["properties"].(map[string]any); ok && properties["status"] != nil {
@@ -140,23 +140,23 @@ type reducer struct {
 
 var isWord = regexp.MustCompile(`[A-Za-z][A-Za-z0-9]*`)
 
-// need what rules, defaults and alternatives name.
-func (r reducer) need(value any) {
+// need what defaults, alternatives and rules name. The rules in lists are dropped.
+func (r reducer) need(value any, inList bool) {
 	switch value := value.(type) {
 	case []any:
 		for _, one := range value {
-			r.need(one)
+			r.need(one, inList)
 		}
 	case map[string]any:
 		for key, one := range value {
-			switch key {
-			case "x-kubernetes-validations", "default", "allOf", "anyOf", "oneOf", "not":
+			names := slices.Contains([]string{"default", "allOf", "anyOf", "oneOf", "not"}, key)
+			if names || key == "x-kubernetes-validations" && !inList {
 				text, _ := json.Marshal(one)
 				for _, word := range isWord.FindAllString(string(text), -1) {
 					r.needed[word] = true
 				}
 			}
-			r.need(one)
+			r.need(one, inList || key == "items")
 		}
 	}
 }
@@ -177,7 +177,7 @@ func (r reducer) reduce(s map[string]any, at string, depth int) map[string]any {
 			reduced[keyword] = value
 		}
 	}
-	if rules, ok := s["x-kubernetes-validations"].([]any); ok {
+	if rules, ok := s["x-kubernetes-validations"].([]any); ok && !strings.Contains(at, "[]") {
 		var short []any
 		for _, rule := range rules {
 			rule, _ := rule.(map[string]any)
