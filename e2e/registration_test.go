@@ -225,6 +225,24 @@ func TestSchema(t *testing.T) {
 		"DefaultNoSource": {classKind("a.test", "{default: {}}"), "name one of annotation, path and expression"},
 		"ListedNoKinds":   {claimKind("a.test", "{classes: {precedence: Listed}}"), "Listed needs kinds"},
 		"ScoreAlone":      {claimKind("a.test", "{choice: {score: '1'}}"), "score and the strategy LowestScore or HighestScore go together"},
+		"SeedUnknown":     {claimKind("a.test", "{choice: {seed: {from: Moon}}}"), `spec.choice.seed.from: Unsupported value: "Moon"`},
+		"SeedIsText":      {claimKind("a.test", "{choice: {seed: Request}}"), "spec.choice.seed: Invalid value"},
+		"SeedExpressionAlone": {
+			claimKind("a.test", "{choice: {seed: {expression: claim.metadata.name}}}"),
+			"spec.choice.seed.expression: Invalid value: expression and from: Expression go together: set both or neither",
+		},
+		"SeedExpressionOfRequest": {
+			claimKind("a.test", "{choice: {seed: {from: Request, expression: claim.metadata.name}}}"),
+			"expression and from: Expression go together: set both or neither",
+		},
+		"SeedNoExpression": {
+			claimKind("a.test", "{choice: {seed: {from: Expression}}}"),
+			"expression and from: Expression go together: set both or neither",
+		},
+		"SeedExpressionEmpty": {
+			claimKind("a.test", "{choice: {seed: {from: Expression, expression: ''}}}"),
+			"spec.choice.seed.expression: Invalid value",
+		},
 		"RelatedSecrets":  {claimKind("a.test", "{classes: {related: [{name: a, resource: secrets, nameExpression: claim.a}]}}"), "secrets cannot be related"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -239,6 +257,8 @@ func TestSchema(t *testing.T) {
 		"All":   "{classes: {namespaces: {from: All}}}",
 		"Names": "{classes: {namespaces: {from: Names, names: [a, b]}}}",
 		"Label": "{claims: {skipIfSet: [{label: a}, {annotation: kubernetes.io/ingress.class}]}, reference: {label: kueue.x-k8s.io/queue-name, form: Name}}",
+		"Seed":  "{choice: {seed: {from: Expression, expression: claim.metadata.name}}}",
+		"Only":  "{selector: {whenAbsent: Only}}",
 		"Forms": "{reference: {path: .spec.a, form: NamespacedReference, whenEmpty: LeaveAlone, whenParentAbsent: LeaveAlone}, classes: {namespaces: {from: All}}}",
 	} {
 		t.Run("Takes"+name, func(t *testing.T) {
@@ -262,7 +282,7 @@ func TestSchema(t *testing.T) {
 			},
 			Selector:      v1beta1.ClassSelector{Path: ".spec.classSelector", Annotation: v1beta1.ClassSelectorAnnotation, WhenAbsent: v1beta1.NoSelectorDefault},
 			Classes:       v1beta1.Classes{Namespaces: v1beta1.ClassNamespaces{From: v1beta1.FromSameAsClaim}, Precedence: v1beta1.PrecedenceName},
-			Choice:        v1beta1.Choice{Strategy: v1beta1.WeightedRandom, Seed: v1beta1.SeedClaim, Annotate: v1beta1.AnnotateNothing},
+			Choice:        v1beta1.Choice{Strategy: v1beta1.WeightedRandom, Seed: v1beta1.Seed{From: v1beta1.SeedClaim}, Annotate: v1beta1.AnnotateNothing},
 			WhenUnmatched: v1beta1.Admit,
 			Admission:     v1beta1.Admission{Defaulting: v1beta1.DefaultingWebhook, Order: v1beta1.OrderLast, FailurePolicy: v1beta1.Fail},
 		}, got.Spec, "We should have a default for everything.")

@@ -34,7 +34,7 @@ func (d *Decider) Check(ctx context.Context, v *View, in claim.Intake, object ma
 	if err != nil || !decision.Drawn() {
 		return decision.Claim, nil, err
 	}
-	refused, err := d.checkNamed(ctx, &out, Subject{decision.Claim.Claim, v, facts}, object)
+	refused, err := d.checkNamed(ctx, &out, Subject{Claim: decision.Claim.Claim, View: v, facts: facts}, object)
 	return decision.Claim, refused, err
 }
 

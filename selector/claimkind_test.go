@@ -48,7 +48,7 @@ func TestWhenAbsent(t *testing.T) {
 	spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
 	outcomes := map[string]string{ // of a class without a mark, and of default classes: one that fits, another driver's, ...
 		"Default": "told bound told told told told", "DefaultIfAny": "silent bound silent told told told",
-		"Any": "bound bound told told told told", "LeaveAlone": "silent silent silent silent silent silent",
+		"Only": "bound bound told told told told", "Any": "bound bound told told told told", "LeaveAlone": "silent silent silent silent silent silent",
 	}
 	for _, value := range spec.Properties["selector"].Properties["whenAbsent"].Enum {
 		absent := strings.Trim(string(value.Raw), `"`)
@@ -346,7 +346,7 @@ func TestPolicyDefault(t *testing.T) {
 		},
 		"Fault": {
 			reason:  "We should not bind by a registration that we do not understand.",
-			claims:  spec(`{choice: {seed: "Dice"}}`),
+			claims:  spec(`{choice: {seed: {from: "Dice"}}}`),
 			classes: []class{{annotations: marked}},
 			want:    v1beta1.ReasonUnknownValue,
 		},

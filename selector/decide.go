@@ -74,7 +74,9 @@ func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode 
 	if decision.lacksCompany() != nil { // No class will have the claim, so none is to count it.
 		mode.DryRun = true
 	}
-	err = d.draw(ctx, &out, &decision, facts, mode)
+	if err = d.findOnly(ctx, &out, &decision, facts, mode); err == nil && decision.Drawn() {
+		err = d.draw(ctx, &out, &decision, facts, mode)
+	}
 	if err == nil && !mode.Stored && decision.Class == nil && decision.Drawn() && !decision.Unneeded() {
 		err = d.await(ctx, &out, &decision, facts, mode)
 	}
@@ -127,55 +129,18 @@ func (d *Decider) conclude(ctx context.Context, out *outside, decision *Decision
 
 // draw a class from the view. If the decision counts, the memory of the strategy may have changed meanwhile: then it draws again.
 func (d *Decider) draw(ctx context.Context, out *outside, decision *Decision, facts *facts, mode Mode) error {
-	view := decision.View
-	kind, claim, isGated := view.Kind, Subject{decision.Claim.Claim, view, facts}, d.isGated(view.Kind)
-	remembers := isGated || decision.answers != nil || !mode.DryRun && (kind.memory != nil || kind.Limited)
+	kind, claim := decision.View.Kind, Subject{Claim: decision.Claim.Claim, View: decision.View, facts: facts, only: decision.only}
 	for {
-		began, fresh := d.now(), uint64(0)
-		if d.Fresh != nil {
-			fresh = d.Fresh()
-		}
-		order := order{
-			view: view, claim: claim, seed: kind.Seed(claim.Claim, fresh), granted: d.granted(kind, claim.Claim),
-			out: out, hides: kind.Use != "" && (isGated || mode.Stored && mode.DryRun), keeps: isGated, remembers: remembers,
-		}
+		began := d.now()
+		order := d.order(out, claim, decision, mode)
 		best := order.first(ctx, decision)
 		if err := decision.settle(claim, best.class != nil); err != nil || !decision.Drawn() {
 			return err
 		}
 		decision.Took += d.now().Sub(began)
-		for unlikely := 0; best.class != nil && isGated; {
-			gate, asked := decision.answers[best.class]
-			if !asked && !best.admitted {
-				var err error
-				if gate, err = d.refusingInTime(ctx, out, claim, best.class); err != nil {
-					return err
-				}
-			}
-			if gate == nil && (best.judged || !kind.judges()) {
-				break
-			}
-			last := best
-			switch {
-			case gate == nil:
-				order.admit(best)
-			case len(decision.Refused) == v1beta1.MaxRefusals && !asked && !d.Patient:
-				return errors.New("so many of the classes that match are not allowed that the others were not checked: narrow the selector")
-			default:
-				if last.unlikely {
-					unlikely++
-				}
-				decision.Refused = append(decision.Refused, Refusal{last.class, gate})
-			}
-			if unlikely == v1beta1.MaxUnlikelyRefusals {
-				order.skipUnlikely(last.seat)
-			}
-			if best = order.next(ctx, decision, last.class); best.seat != last.seat {
-				unlikely = 0
-			}
-			if err := decision.settle(claim, best.class != nil); err != nil || !decision.Drawn() { // The others were judged again.
-				return err
-			}
+		best, err := d.admitted(ctx, out, &order, decision, best)
+		if err != nil || !decision.Drawn() {
+			return err
 		}
 		if best.class == nil || mode.DryRun || d.commit(kind, claim.Claim, best) {
 			decision.Class = best.class
@@ -186,6 +151,98 @@ func (d *Decider) draw(ctx context.Context, out *outside, decision *Decision, fa
 		}
 		decision.forgetDraw()
 	}
+}
+
+// order of a draw.
+func (d *Decider) order(out *outside, claim Subject, decision *Decision, mode Mode) order {
+	kind, isGated, fresh := claim.View.Kind, d.isGated(claim.View.Kind), uint64(0)
+	if d.Fresh != nil {
+		fresh = d.Fresh()
+	}
+	return order{
+		view: claim.View, claim: claim, seed: kind.Seed(claim.Claim, fresh), granted: d.granted(kind, claim.Claim), out: out,
+		hides: kind.Use != "" && (isGated || mode.Stored && mode.DryRun), keeps: isGated,
+		remembers: isGated || decision.answers != nil || !mode.DryRun && (kind.memory != nil || kind.Limited),
+	}
+}
+
+// admitted is the first candidate from best on that no gate refuses, without a class if there is none.
+func (d *Decider) admitted(
+	ctx context.Context, out *outside, order *order, decision *Decision, best candidate,
+) (candidate, error) {
+	kind, claim := order.view.Kind, order.claim
+	for unlikely := 0; best.class != nil && order.keeps; {
+		gate, asked := decision.answers[best.class]
+		if !asked && !best.admitted {
+			var err error
+			if gate, err = d.refusingInTime(ctx, out, claim, best.class); err != nil {
+				return best, err
+			}
+		}
+		if gate == nil && (best.judged || !kind.judges()) {
+			break
+		}
+		last := best
+		switch {
+		case gate == nil:
+			order.admit(best)
+		case len(decision.Refused) == v1beta1.MaxRefusals && !asked && !d.Patient:
+			return best, errors.New("so many of the classes that match are not allowed that the others were not checked: narrow the selector")
+		default:
+			if last.unlikely {
+				unlikely++
+			}
+			decision.Refused = append(decision.Refused, Refusal{last.class, gate})
+		}
+		if unlikely == v1beta1.MaxUnlikelyRefusals {
+			order.skipUnlikely(last.seat)
+		}
+		if best = order.next(ctx, decision, last.class); best.seat != last.seat {
+			unlikely = 0
+		}
+		if err := decision.settle(claim, best.class != nil); err != nil || !decision.Drawn() { // The others were judged again.
+			return best, err
+		}
+	}
+	return best, nil
+}
+
+// findOnly finds the only class that a claim without a selector may get, where its kind says so (selector.whenAbsent: Only): all tests but
+// that for room leave one, and one alone. A full class counts, because other claims fill it: they must not decide what this one gets.
+// The walk ends at the second, and what it counts is forgotten, so that no text says how many there are.
+func (d *Decider) findOnly(ctx context.Context, out *outside, decision *Decision, facts *facts, mode Mode) error {
+	decision.only = nil
+	if decision.Claim.Selector != nil || decision.View.Kind.Reader.WhenNoSelector != v1beta1.NoSelectorOnly {
+		return nil
+	}
+	walk := Decision{View: decision.View, Claim: decision.Claim, answers: decision.answers}
+	claim := Subject{Claim: walk.Claim.Claim, View: walk.View, facts: facts, every: true}
+	order := d.order(out, claim, &walk, mode)
+	if !order.keeps {
+		order.most = 2
+	}
+	began := d.now()
+	best := order.first(ctx, &walk)
+	decision.Took += d.now().Sub(began)
+	if err := walk.settle(claim, best.class != nil); err != nil {
+		return err
+	}
+	best, err := d.admitted(ctx, out, &order, &walk, best)
+	isOnly := walk.Candidates == 1
+	if err == nil && walk.Drawn() && best.class != nil && order.keeps {
+		var second candidate
+		second, err = d.admitted(ctx, out, &order, &walk, order.next(ctx, &walk, best.class))
+		isOnly = second.class == nil
+	}
+	decision.Claim.Problems = walk.Claim.Problems
+	switch {
+	case best.class == nil: // The default class is none of those that are left, either: its tests say why.
+	case isOnly, order.hides && !order.keeps: // What asks no gate does not know which the claim may use: it may be this one alone.
+		decision.only = best.class
+	case facts != nil: // What others cost is forgotten, too. The draw has half of the budget at least.
+		facts.costly, facts.budget.Left = nil, max(facts.budget.Left, v1beta1.MaxExpressionCost/2)
+	}
+	return err
 }
 
 // commit remembers that a claim gets a candidate. It is false if the draw would end in another way now: by its memory, or for lack of room.

@@ -33,6 +33,8 @@ type Decision struct {
 	values    inventory.Values
 	// Class is nil if the claim is unmatched.
 	Class *inventory.Class
+	// only is the class that the claim gets because it is offered no other, nil if it is not so: see findOnly.
+	only *inventory.Class
 	// Lacks is the field that the schema requires of a claim, and that this one lacks without a class. It is empty if there is none.
 	Lacks string
 	// Candidates is how many classes the tests left.
@@ -165,7 +167,10 @@ func (d *Decision) lacksCompany() *field.Error {
 	return d.View.Kind.Reader.Reference.LacksCompany(d.Claim.Parents)
 }
 
-// asks is what the claim asks for: nil is the default class.
+// Only reports whether the claim is offered one class alone, and asks for that.
+func (d *Decision) Only() bool { return d.only != nil }
+
+// asks is what the claim asks for: nil is the default class, or the only one.
 func (d *Decision) asks() labels.Selector { return d.View.Kind.Reader.Asks(d.Claim.Claim) }
 
 // Reason of the decision in a word, for programs.
@@ -175,10 +180,12 @@ func (d *Decision) Reason() string {
 		return d.Claim.LeftAlone
 	case len(d.Claim.Problems) > 0:
 		return "MalformedClaim"
-	case d.Class == nil && d.asks() == nil:
+	case d.Class == nil && d.asks() == nil && d.only == nil:
 		return "NoDefaultClass"
 	case d.Class == nil:
 		return "NoMatchingClass"
+	case d.only != nil:
+		return "OnlyClass"
 	case d.asks() == nil:
 		return "DefaultClass"
 	case d.Claim.Selector == nil:

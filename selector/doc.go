@@ -10,7 +10,7 @@
 //	selector with labels and/or expressions    one of the classes, of every class kind, that match all of it
 //	selector {}                                one of all classes
 //	no selector                                one of the classes marked default, of its own namespace or else of all;
-//	                                           one of all classes, where its kind says so
+//	                                           one of all classes, or the only one, where its kind says so
 //	malformed selector                         an error that names the field
 //
 // If a class kind is namespaced, a claim is offered the classes of the namespaces that its ClaimKind says, by default those of its own. No
@@ -35,8 +35,8 @@
 //
 // Weighted rendezvous hashing (Thaler and Ravishankar 1998, "Using name-based mappings to increase hit rates"; weighted as in Schindelhauer
 // and Schomaker 2005, "Weighted distributed hash tables"): a candidate's key is -ln(u)/weight with u = hash(seed, candidate) in (0,1), and
-// the smallest key wins. With a fresh seed that is weighted random choice; with the claim's identity as seed it is the same draw made
-// reproducible, and a new class takes only the share that is its own. Equal keys go to the class that is first by class kind, namespace and
-// name. LeastClaims draws in this way only among the candidates with the fewest claims, which a [Tally] counts, and RoundRobin among those
-// that have waited longest.
+// the smallest key wins. With a fresh seed that is weighted random choice; with the identity of the claim, or of its group, as seed it is
+// the same draw made reproducible, and a new class takes only the share that is its own. Equal keys go to the class that is first by class
+// kind, namespace and name. LeastClaims draws in this way only among the candidates with the fewest claims, which a [Tally] counts, and
+// RoundRobin among those that have waited longest.
 package selector

@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
@@ -31,14 +32,18 @@ func (k *ClaimKind) UserOf(c claim.Claim) *access.Subject {
 	return access.OfNamespace(c.Namespace)
 }
 
-func (k *ClaimKind) drawsAfresh(c claim.Claim) bool { return k.freshSeeds || c.Name == "" }
+// DrawsAfresh reports whether each request for a claim, on which a decision was made, has its own seed.
+func (k *ClaimKind) DrawsAfresh(c claim.Claim) bool {
+	return k.freshSeeds || c.Group == "" && c.Name == ""
+}
 
-// Seed of the draw for a claim: a hash of its identity, or fresh if it has no name yet or the kind asks for that.
+// Seed of the draw for a claim: a hash of its group, or else of its identity, or fresh if it has neither or the kind asks for that. Groups
+// of two namespaces draw apart: else all that are called "db" would have one class, and the shares would not follow the weights.
 func (k *ClaimKind) Seed(c claim.Claim, fresh uint64) uint64 {
-	if k.drawsAfresh(c) {
+	if k.DrawsAfresh(c) {
 		return fresh
 	}
-	return inventory.Hash(k.Name, c.Namespace, c.Name)
+	return inventory.Hash(k.Name, c.Namespace, cmp.Or(c.Group, c.Name))
 }
 
 // Strategy chooses one of several candidates.
@@ -96,8 +101,12 @@ var strategies = map[v1beta1.Strategy]Strategy{
 // each visits the classes that a claim asks for and is offered, before the tests, with their seat: see candidate. A visit reports whether
 // the tests leave the class.
 func (v *View) each(claim Subject, visit func(c *inventory.Class, seat int8) (left bool)) {
-	asked := v.Kind.Reader.Asks(claim.Claim)
-	if asked == nil {
+	asked := claim.asks()
+	switch {
+	case asked == nil && claim.only != nil:
+		visit(claim.only, 0)
+		return
+	case asked == nil:
 		v.eachDefault(claim, visit)
 		return
 	}
@@ -171,7 +180,9 @@ type order struct {
 	// hides reports whether the claim may not use all classes, keeps whether a gate may refuse the first, and remembers whether classes may
 	// be judged again.
 	hides, keeps, remembers bool
-	out                     *outside
+	// most is how many candidates are enough, whichever the draw prefers; 0, all matter.
+	most int
+	out  *outside
 	// rest are the candidates after the first, once the second was asked for, or all where gates and expressions drop classes.
 	rest *candidateHeap
 	// later reports whether a second candidate was asked for.
@@ -185,11 +196,14 @@ type order struct {
 func (o *order) first(ctx context.Context, decision *Decision) (best candidate) {
 	var unjudged []candidate
 	kind, facts := o.view.Kind, o.claim.facts
-	judges, isDefault := kind.judges(), kind.Reader.Asks(o.claim.Claim) == nil
+	judges, isDefault := kind.judges(), o.claim.asks() == nil
 	if judges && (o.keeps || o.hides) {
 		o.rest = &candidateHeap{}
 	}
 	o.view.each(o.claim, func(c *inventory.Class, seat int8) (left bool) {
+		if o.most > 0 && decision.Candidates >= o.most {
+			return false
+		}
 		if by, err := firstDrop(ctx, kind.cheap(), o.claim, c); by != nil {
 			decision.drop(by, c, err)
 			return false
@@ -225,7 +239,7 @@ func (o *order) judge(ctx context.Context, best *candidate, decision *Decision, 
 	kind := o.view.Kind
 	o.claim.facts.remembers = o.remembers
 	switch by, err := kind.judgeInTurn(ctx, o.claim, c, o.out); {
-	case errors.Is(err, expression.ErrBudget) && kind.Reader.Asks(o.claim.Claim) == nil: // The next seat is not for it.
+	case errors.Is(err, expression.ErrBudget) && o.claim.asks() == nil: // The next seat is not for it.
 		decision.leave(c)
 		return false
 	case by != nil:

@@ -30,8 +30,8 @@ var gold = labels.SelectorFromSet(labels.Set{"tier": "gold"})
 // A controller per class kind cannot meet this demand: a class's share must not
 // depend on how many of its own kind match, nor on how many do not.
 func TestDrawIsFair(t *testing.T) {
-	for _, seed := range []v1beta1.Seed{v1beta1.SeedClaim, v1beta1.SeedRequest} {
-		view := NewView(kindOf(func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed = seed }), []*inventory.Classes{
+	for _, seed := range []v1beta1.SeedSource{v1beta1.SeedClaim, v1beta1.SeedRequest} {
+		view := NewView(kindOf(func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed.From = seed }), []*inventory.Classes{
 			manyClasses("as.example.org", 200, 6), manyClasses("bs.example.org", 90, 3), manyClasses("cs.example.org", 10, 1),
 		})
 		require.Equal(t, 300, view.Len())

@@ -28,7 +28,12 @@ func (d *Decider) Explain(ctx context.Context, v *View, in claim.Intake) (e Expl
 	defer out.leave()
 	defer func() { e.facts = nil }()
 	if e.Decision, e.facts, err = d.resolve(ctx, &out, v, in, dryRun); err == nil && e.Decision.Drawn() {
-		if e.Decision.answers, err = d.askAll(ctx, &out, e.subject()); err == nil {
+		if err = d.findOnly(ctx, &out, &e.Decision, e.facts, dryRun); err == nil && e.Decision.Drawn() {
+			subject := e.subject()
+			subject.every = e.Decision.only != nil // To say why it is not offered the others.
+			e.Decision.answers, err = d.askAll(ctx, &out, subject)
+		}
+		if err == nil && e.Decision.Drawn() {
 			err = d.draw(ctx, &out, &e.Decision, e.facts, dryRun)
 		}
 	}
@@ -57,7 +62,7 @@ func (d *Decider) Explain(ctx context.Context, v *View, in claim.Intake) (e Expl
 		return cmp.Or(cmp.Compare(b.Odds.Share, a.Odds.Share), inventory.Compare(a.Class, b.Class))
 	})
 	isCertain := len(e.Candidates) <= 1 || e.Candidates[0].Odds.Total > 0 && e.Candidates[0].Odds.Share == e.Candidates[0].Odds.Total
-	e.Reproducible = isCertain || v.Kind.Strategy.Depends == "" && !v.Kind.drawsAfresh(in.Claim)
+	e.Reproducible = isCertain || v.Kind.Strategy.Depends == "" && !v.Kind.DrawsAfresh(e.Decision.Claim.Claim)
 	return e, d.addMissRefusals(ctx, &e)
 }
 
@@ -141,7 +146,8 @@ func newDrop(c *inventory.Class, reason, text string, err error) *Drop {
 }
 
 func (e *Explanation) subject() Subject {
-	return Subject{e.Decision.Claim.Claim, e.Decision.View, e.facts}
+	d := &e.Decision
+	return Subject{Claim: d.Claim.Claim, View: d.View, facts: e.facts, only: d.only}
 }
 
 // drops says why a test of the kind drops a class, nil if none does.
@@ -209,6 +215,9 @@ func (e *Explanation) setOdds() {
 // of them, and those that it does not match.
 func (e *Explanation) addOthers(ctx context.Context, asked map[*inventory.Class]bool) {
 	d, selector := &e.Decision, e.Decision.asks()
+	if d.only != nil {
+		selector = labels.Everything()
+	}
 	var requirements labels.Requirements
 	if selector != nil {
 		requirements, _ = selector.Requirements()
@@ -310,6 +319,7 @@ func (e *Explanation) addFacts(read claim.Intake) {
 		{kind.Rules.BindWhen, &e.BindWhen, resolved || !kind.Reader.AsksOthers()},
 		{kind.Rules.SelectorFrom, &e.SelectorFrom, resolved && in.LeftAlone != claim.NotYet && read.Selector == nil},
 		{kind.Rules.PartitionOf, &e.Partition, resolved && in.LeftAlone == "" && kind.Reader.Asks(in.Claim) == nil},
+		{kind.Rules.Seed, &e.Seed, resolved && in.LeftAlone == ""},
 		{kind.Rules.Usage, &e.Usage, resolved && in.LeftAlone == ""},
 	} {
 		if x.of == nil || !x.evaluated {
@@ -360,6 +370,9 @@ func (e *Explanation) candidate(c *inventory.Class) Candidate {
 // addUnserving adds the classes that cannot serve claims of the kind at all, and would be asked about otherwise.
 func (e *Explanation) addUnserving() {
 	v, selector := e.Decision.View, e.Decision.asks()
+	if e.Decision.only != nil {
+		selector = labels.Everything()
+	}
 	for i, s := range v.All {
 		if v.Classes[i] == s {
 			continue

@@ -24,6 +24,8 @@ type Explanation struct {
 	BindWhen     *Evaluation `json:"when,omitempty"`
 	SelectorFrom *Evaluation `json:"selectorFrom,omitempty"`
 	Partition    *Evaluation `json:"partition,omitempty"`
+	// Seed is the group with which the claim draws, where an expression says so.
+	Seed *Evaluation `json:"seed,omitempty"`
 	// Usage is how much of the capacity of its class the claim uses, where an expression says so.
 	Usage *Evaluation `json:"usage,omitempty"`
 	// Related are the objects that expressions see as related.NAME, in the order of the ClaimKind.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -20,6 +21,18 @@ type Subject struct {
 	claim.Claim
 	View  *View
 	facts *facts
+	// every reports whether all classes that the claim is offered are looked at, with room or not, to see whether only one is left. only is
+	// that one: it is all that the claim asks for.
+	every bool
+	only  *inventory.Class
+}
+
+// asks is what the claim asks for: nil is the default class, or the only one.
+func (s *Subject) asks() labels.Selector {
+	if s.every {
+		return labels.Everything()
+	}
+	return s.View.Kind.Reader.Asks(s.Claim)
 }
 
 // facts are what the expressions of a ClaimKind see of one claim, and what they say of it. One goroutine uses them, for one decision.
@@ -128,6 +141,15 @@ func (r *resolver) resolve(ctx context.Context) error {
 		}
 	}
 	var err error
+	if k.Rules.Seed != nil && !in.Named {
+		in.Group, err = k.Rules.Seed.Text(&f.input, &f.budget)
+		if len(in.Group) > v1beta1.MaxExpressionValueBytes {
+			err = fmt.Errorf("it is longer than %d bytes", v1beta1.MaxExpressionValueBytes)
+		}
+		if r.fails(rules.SeedField, k.Rules.Seed, err) {
+			return nil
+		}
+	}
 	in.Usage, err = k.Reader.UsageOf(in.Object, &f.budget)
 	if !r.mode.Stored && r.fails("spec.classes.usage", k.Rules.Usage, err) {
 		return nil

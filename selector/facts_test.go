@@ -272,7 +272,7 @@ func TestTermsMeanTheWhole(t *testing.T) {
 					want = append(want, c.Name)
 				}
 			}
-			claimant := Subject{d.Claim.Claim, view, facts}
+			claimant := Subject{Claim: d.Claim.Claim, View: view, facts: facts}
 			view.each(claimant, func(c *inventory.Class, _ int8) bool {
 				by, _ := view.Kind.firstDrop(t.Context(), claimant, c)
 				if by == nil {

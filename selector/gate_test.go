@@ -178,7 +178,7 @@ func TestOrderIsTheDraw(t *testing.T) {
 		}
 		k := postgres()
 		k.Spec.Choice.Strategy = []v1beta1.Strategy{v1beta1.Random, v1beta1.WeightedRandom, v1beta1.HighestWeight}[i%3]
-		k.Spec.Choice.Seed = []v1beta1.Seed{v1beta1.SeedClaim, v1beta1.SeedRequest}[i%2]
+		k.Spec.Choice.Seed.From = []v1beta1.SeedSource{v1beta1.SeedClaim, v1beta1.SeedRequest}[i%2]
 		view, asking, fresh := weighed(k, weights), nthClaim(i), random.Uint64()
 		var gone []string
 		all := inOrder(view, asking, fresh)

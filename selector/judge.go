@@ -131,14 +131,14 @@ func (o *order) judgeRest(ctx context.Context, best *candidate, decision *Decisi
 	for i := range byLength {
 		candidates, facts := &byLength[i], o.claim.facts
 		heap.Init(candidates)
-		for candidates.Len() > 0 && o.mayPrefer(&(*candidates)[0], best) && facts.budget.Left > 0 && facts.err == nil {
+		for candidates.Len() > 0 && o.mayPrefer(&(*candidates)[0], best, decision) && facts.budget.Left > 0 && facts.err == nil {
 			next := heap.Pop(candidates).(candidate)
 			o.judge(ctx, best, decision, next.class, next.seat)
 		}
 	}
 	for _, candidates := range byLength {
 		for _, c := range candidates {
-			if o.mayPrefer(&c, best) {
+			if o.mayPrefer(&c, best, decision) {
 				decision.leave(c.class)
 			} else {
 				decision.Skipped++
@@ -160,8 +160,11 @@ func (d *Decision) leave(c *inventory.Class) {
 }
 
 // mayPrefer reports whether the draw prefers a candidate that was not judged to the best so far.
-// Where there is a score, only its expression decides.
-func (o *order) mayPrefer(c, best *candidate) bool {
+// Where there is a score, only its expression decides. Where some are enough, any candidate may be one.
+func (o *order) mayPrefer(c, best *candidate, decision *Decision) bool {
+	if o.most > 0 {
+		return decision.Candidates < o.most
+	}
 	return best.class == nil || o.view.Kind.Rules.Score != nil || c.before(best)
 }
 

@@ -29,18 +29,18 @@ func FuzzClaimKind(f *testing.F) {
 	for _, spec := range []string{
 		`{}`, `null`,
 		`{"claims": {"skipIfSet": [{"path":".spec.resourceRef"}]}, "reference": {"path":".spec.classRef","form":"ObjectReference"}, "selector": ` +
-			`{"path":".spec.classSelector"}, "choice": {"strategy": "WeightedRandom", "seed": "Claim"}, "whenUnmatched": "Admit"}`,
+			`{"path":".spec.classSelector"}, "choice": {"strategy": "WeightedRandom", "seed": {"from": "Claim"}}, "whenUnmatched": "Admit"}`,
 		`{"reference": {"path":".","form":"Name"}, "selector": {"path":""}, "choice": {"strategy": "RoundRobin"}}`,
 		`{"claims": {"skipIfSet": [{"path":""},{"path":".."},{"path":"spec"},{"path":".spec.a.b"},{"label":"a/b"},{"annotation":"c/d"}]}, ` +
 			`"reference": {"path":".spec.a.b.c"}, "choice": {"strategy": "LeastClaims"}, "whenUnmatched": "BindLater"}`,
-		`{"reference": {"form":"TypedLocalObjectReference"}, "choice": {"strategy": "HighestWeight", "seed": "Request"}, "whenUnmatched": "Deny"}`,
+		`{"reference": {"form":"TypedLocalObjectReference"}, "choice": {"strategy": "HighestWeight", "seed": {"from": "Request"}}, "whenUnmatched": "Deny"}`,
 		`{"reference": {"form":"LocalObjectReference"}, "choice": {"strategy": "Random"}}`,
 		`{"reference": {"label":"a.b/c","form":"Name","whenEmpty": "LeaveAlone"}, "selector": {"whenAbsent": "Any"}}`,
 		`{"reference": {"annotation":"d","form":"Name"}, "selector": {"annotation":"a.b"}}`,
 		`{"reference": {"path":".spec.a","whenEmpty": "LeaveAlone"}}`, `{"reference": {"path":".spec.c.d","whenParentAbsent":"LeaveAlone"}}`,
 		`{"selector": {"whenAbsent": "LeaveAlone"}}`, `{"selector": {"whenAbsent": "Never"}}`, `{"reference": {"whenParentAbsent":"Ask"}}`,
 		`{"reference": {"form":"Later"}, "choice": {"strategy": "Random"}}`, `{"choice": {"strategy": "External"}}`,
-		`{"choice": {"strategy": "Random"}, "whenUnmatched": "Ask"}`, `{"choice": {"strategy": "Random", "seed": "Lunar"}}`,
+		`{"choice": {"strategy": "Random"}, "whenUnmatched": "Ask"}`, `{"choice": {"strategy": "Random", "seed": {"from": "Lunar"}}}`,
 		`{"classes": {"namespaces": {"from":"Selector"}}}`, `{"admission": {"failurePolicy": "Retry"}}`,
 		`{"reference": {"path":".spec.c.\"x\u0000<"}}`,
 	} {
@@ -260,7 +260,7 @@ func (w *fuzzedWorld) selected(s labels.Selector) (found []string) {
 }
 
 func asked(v *View, c claim.Claim) (found []string) {
-	v.each(Subject{Claim: c}, func(c *inventory.Class, _ int8) bool {
+	v.each(Subject{Claim: c, View: v}, func(c *inventory.Class, _ int8) bool {
 		found = append(found, c.Name)
 		return true
 	})

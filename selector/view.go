@@ -216,8 +216,10 @@ func (v *View) needsWebhook() string {
 	switch {
 	case !k.Rules.IsEmpty():
 		return "an expression of the ClaimKind decides"
-	case k.Reader.WhenNoSelector == v1beta1.NoSelectorAny || k.Reader.WhenNoSelector == v1beta1.NoSelectorLeaveAlone:
-		return fmt.Sprintf("with selector.whenAbsent %s, claims without a selector do not get the default class", k.Reader.WhenNoSelector)
+	case slices.Contains([]v1beta1.WhenAbsent{
+		v1beta1.NoSelectorOnly, v1beta1.NoSelectorAny, v1beta1.NoSelectorLeaveAlone,
+	}, k.Reader.WhenNoSelector):
+		return fmt.Sprintf("with selector.whenAbsent %s, claims without a selector need not get the default class", k.Reader.WhenNoSelector)
 	case k.Reader.Reference.LeavesAbsent:
 		return "with reference.whenAbsent LeaveAlone, a claim without a reference does not get the default class"
 	case len(k.Demand.Precedence) > 0:

@@ -89,6 +89,9 @@ func (d *Decider) drawAgain(ctx context.Context, out *outside, decision *Decisio
 		began := d.now()
 		decision.forgetDraw()
 		decision.View = view
+		if err := d.findOnly(ctx, out, decision, facts, mode); err != nil || !decision.Drawn() {
+			return err
+		}
 		if err := d.draw(ctx, out, decision, facts, mode); err != nil || !decision.Drawn() {
 			return err
 		}

@@ -35,6 +35,10 @@ func (d *Decision) unmatched() string {
 	}
 	var what, remedy string
 	switch {
+	case d.only != nil:
+		what = fmt.Sprintf("this claim of %q has no class selector, and the only class that it is offered, %q, cannot serve it",
+			kind.Name, d.only)
+		remedy = "create a class"
 	case d.asks() == nil:
 		what, remedy = d.withoutDefault()
 	case d.Claim.Selector == nil:
@@ -93,6 +97,12 @@ func unusable(d *Decision) string {
 	kind, user := d.View.Kind, d.View.Kind.UserOf(d.Claim.Claim)
 	var what string
 	switch {
+	case d.only != nil:
+		what = fmt.Sprintf("this claim of %q has no class selector, and the only class that %s may use, %q, cannot serve it now",
+			kind.Name, user, d.only)
+	case d.asks() == nil && kind.Reader.WhenNoSelector == v1beta1.NoSelectorOnly:
+		what = fmt.Sprintf("this claim of %q has no class selector, and no class is the only one that %s may use or the default for it",
+			kind.Name, user)
 	case d.asks() == nil:
 		what = fmt.Sprintf("this claim of %q has no class selector, and no class that %s may use is the default for it", kind.Name, user)
 	case d.Claim.Selector == nil:
@@ -121,6 +131,9 @@ func unusable(d *Decision) string {
 func (d *Decision) withoutDefault() (what, remedy string) {
 	kind := d.View.Kind
 	what = fmt.Sprintf("this claim of %q has no class selector, and no class", kind.Name)
+	if kind.Reader.WhenNoSelector == v1beta1.NoSelectorOnly {
+		what = fmt.Sprintf("this claim of %q has no class selector, there is not exactly one class for it, and no class", kind.Name)
+	}
 	marked := "is marked default"
 	if kind.Rules.PartitionClass != nil {
 		marked = fmt.Sprintf("is marked default for its partition %q", truncate.String(d.partition, v1beta1.MaxShownBytes))

@@ -31,6 +31,7 @@ import (
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fuzztest/reference"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // TestReviewGuards has a row for each guard clause, in their order. Each row would also be caught by the guard after it, so a guard that
@@ -48,10 +49,11 @@ func TestReviewGuards(t *testing.T) {
 	}
 	pinned.SetClaimKind(selector.NewClaimKind(pin(claimKindOf(claimKindName))))
 	pinned.Open()
-	faulty := newInventory(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed = "Moon" }), index(sqlClasses, "gold"))
+	faulty := newInventory(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed.From = "Moon" }), index(sqlClasses, "gold"))
 
 	type want struct {
 		untouched string
+		warnings  []string
 		err       string
 		status    int
 	}
@@ -141,8 +143,8 @@ func TestReviewGuards(t *testing.T) {
 			reason:    "We should not bind by a registration that we do not understand.",
 			inventory: faulty,
 			want: want{
-				err: `claim kind "postgresqlinstances.database.example.org" has the choice.seed "Moon", which this release of classbind does not know: ` +
-					`set spec.choice.seed to one of Claim, Request, or upgrade classbind`,
+				err: `claim kind "postgresqlinstances.database.example.org" has the choice.seed.from "Moon", which this release of classbind does not know: ` +
+					`set spec.choice.seed.from to one of Claim, Expression, Request, or upgrade classbind`,
 			},
 		},
 		"NoObject": {
@@ -203,7 +205,9 @@ func TestReviewGuards(t *testing.T) {
 			}
 			require.NoError(t, err, tc.reason)
 			assert.Zero(t, time.Since(begin), "We should not keep a claim waiting that we leave alone.")
-			assert.Equal(t, &admissionv1.AdmissionResponse{Allowed: true, AuditAnnotations: map[string]string{"reason": tc.want.untouched}}, response, tc.reason)
+			assert.Equal(t, &admissionv1.AdmissionResponse{
+				Allowed: true, Warnings: tc.want.warnings, AuditAnnotations: map[string]string{"reason": tc.want.untouched},
+			}, response, tc.reason)
 		})
 	}
 }
@@ -257,7 +261,7 @@ func TestReviewAwaits(t *testing.T) {
 			binder.ClaimKind = asClaimKind(true, nil)
 			kind := newClaimKind()
 			if tc.fault {
-				kind = newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed = "Moon" })
+				kind = newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed.From = "Moon" })
 			}
 			if tc.heardOf > 0 {
 				time.AfterFunc(tc.heardOf, func() { inventory.SetClaimKind(kind) })
@@ -451,7 +455,7 @@ func newRegistration(change ...func(*v1beta1.ClaimKindSpec)) *v1beta1.ClaimKind 
 			Reference:     v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference},
 			Selector:      v1beta1.ClassSelector{Path: ".spec.classSelector"},
 			Classes:       v1beta1.Classes{Namespaces: v1beta1.ClassNamespaces{From: v1beta1.FromAll}},
-			Choice:        v1beta1.Choice{Strategy: v1beta1.WeightedRandom, Seed: v1beta1.SeedClaim},
+			Choice:        v1beta1.Choice{Strategy: v1beta1.WeightedRandom, Seed: v1beta1.Seed{From: v1beta1.SeedClaim}},
 			WhenUnmatched: v1beta1.Admit,
 		},
 	}

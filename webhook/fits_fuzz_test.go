@@ -196,7 +196,7 @@ func (w *world) register(plural string) {
 		Claims:        v1beta1.Claims{SkipIfSet: []v1beta1.Place{{Path: ".spec.resourceRef"}}},
 		Reference:     v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference},
 		Selector:      v1beta1.ClassSelector{Path: ".spec.classSelector"},
-		Choice:        v1beta1.Choice{Strategy: v1beta1.WeightedRandom, Seed: v1beta1.SeedClaim},
+		Choice:        v1beta1.Choice{Strategy: v1beta1.WeightedRandom, Seed: v1beta1.Seed{From: v1beta1.SeedClaim}},
 		WhenUnmatched: v1beta1.Admit,
 	}
 	from, names := "SameAsClaim", ""

@@ -64,7 +64,7 @@ func TestHelpNamesEachOutcome(t *testing.T) {
 func TestMetricsOfClaims(t *testing.T) {
 	deny := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.WhenUnmatched = v1beta1.Deny })
 	later := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.WhenUnmatched = v1beta1.BindLater })
-	faulty := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed = "Moon" })
+	faulty := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed.From = "Moon" })
 	gold, silver := index(sqlClasses, "gold tier=gold"), index(sqlClasses, "silver tier=silver")
 	unheardOf := func(r *admissionv1.AdmissionRequest) { r.Resource.Resource = "made-up-by-somebody" }
 	as := func(outcome string) string { return fmt.Sprintf(decided, outcome) }

@@ -16,15 +16,16 @@ const (
 	HighestScore   Strategy = "HighestScore"
 )
 
-// Seed is what a draw is seeded with.
+// SeedSource is where the seed of a draw comes from.
 //
-// +kubebuilder:validation:Enum=Claim;Request
-type Seed string
+// +kubebuilder:validation:Enum=Claim;Request;Expression
+type SeedSource string
 
-// The seeds of a draw.
+// Where the seed of a draw comes from.
 const (
-	SeedClaim   Seed = "Claim"
-	SeedRequest Seed = "Request"
+	SeedClaim      SeedSource = "Claim"
+	SeedRequest    SeedSource = "Request"
+	SeedExpression SeedSource = "Expression"
 )
 
 // Precedence is which class a name means that classes of several kinds may have.
@@ -89,13 +90,14 @@ func (o OnDelete) Denies() bool { return o != "" && o != AllowDeletion && o != W
 
 // WhenAbsent is what a claim without a selector gets.
 //
-// +kubebuilder:validation:Enum=Default;DefaultIfAny;Any;LeaveAlone
+// +kubebuilder:validation:Enum=Default;DefaultIfAny;Only;Any;LeaveAlone
 type WhenAbsent string
 
 // What a claim without a selector gets.
 const (
 	NoSelectorDefault      WhenAbsent = "Default"
 	NoSelectorDefaultIfAny WhenAbsent = "DefaultIfAny"
+	NoSelectorOnly         WhenAbsent = "Only"
 	NoSelectorAny          WhenAbsent = "Any"
 	NoSelectorLeaveAlone   WhenAbsent = "LeaveAlone"
 )

@@ -11,8 +11,8 @@ type Expression string
 
 // HasExpressions reports whether a ClaimKind has any expression.
 func (s *ClaimKindSpec) HasExpressions() bool {
-	return s.Selector.Expression != "" || s.Claims.When != "" ||
-		s.Choice.Score != "" || s.Classes.Partition != nil || s.Classes.Usage != "" || len(s.Classes.Fits)+len(s.Classes.Related) > 0
+	return s.Selector.Expression != "" || s.Claims.When != "" || s.Choice.Score != "" || s.Choice.Seed.Expression != "" ||
+		s.Classes.Partition != nil || s.Classes.Usage != "" || len(s.Classes.Fits)+len(s.Classes.Related) > 0
 }
 
 // HasExpressions reports whether a ClassKind has any expression.

@@ -156,7 +156,8 @@ type ClassSelector struct {
 	// WhenAbsent says what a claim without a selector gets. Default is the default
 	// class. DefaultIfAny is the same for a reference that most claims do without: if there is no
 	// default class that fits it, no warning and no event says so, and whenUnmatched: Deny lets the claim
-	// pass. Any is any class that the claim is offered, as if its selector were empty.
+	// pass. Only is the one class that the claim is offered, if there is exactly one, and otherwise the
+	// default class. Any is any class that the claim is offered, as if its selector were empty.
 	// LeaveAlone leaves the claim alone. Example: Any
 	// +kubebuilder:default=Default
 	// +optional

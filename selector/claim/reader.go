@@ -45,6 +45,8 @@ type Claim struct {
 	Request map[string]any
 	// Usage is how much of the capacity of its class it uses. A decision sets it, by Reader.UsageOf.
 	Usage int64
+	// Group is what claims draw alike with, by choice.seed.expression; empty, the claim draws by itself. A decision sets it.
+	Group string
 	// Requester is who asks, where his right to use a class counts; nil if that is not known.
 	Requester *access.Subject
 }

@@ -301,7 +301,9 @@ func TestRepetitionsAreMadeOnce(t *testing.T) {
 // TestAskKeepsTheClaim keeps late binding, which holds the Ask alone, from losing what a
 // claim asks for: also a field of Claim that somebody adds.
 func TestAskKeepsTheClaim(t *testing.T) {
-	identity := map[string]bool{"Namespace": true, "Name": true, "GenerateName": true, "Request": true, "Requester": true, "Usage": true} // It is not known later.
+	identity := map[string]bool{ // It is not known later, or evaluated again.
+		"Namespace": true, "Name": true, "GenerateName": true, "Request": true, "Requester": true, "Usage": true, "Group": true,
+	}
 	kept := map[string]bool{}
 	reader := readerOf(withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference}),
 		spec(`{classes: {fits: [{name: "Size", expression: "class.spec.size == claim.spec.size"}]}}`))

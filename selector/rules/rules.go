@@ -26,6 +26,7 @@ type ForClaims struct {
 	SelectorFrom   *expression.Expression
 	Fits           []*Fit
 	Score          *expression.Expression
+	Seed           *expression.Expression
 	Usage          *expression.Expression
 	PartitionOf    *expression.Expression // of a claim
 	PartitionClass *expression.Expression
@@ -165,6 +166,7 @@ func compile(k *v1beta1.ClaimKind) *ForClaims {
 		r.addFit(&r.Fits, "spec.classes.fits", f, ofBoth)
 	}
 	r.Score = r.compile("spec.choice.score", s.Choice.Score, expression.Number, ofBoth)
+	r.Seed = r.compile(SeedField, s.Choice.Seed.Expression, expression.Text, ofClaim)
 	r.Usage = r.compile("spec.classes.usage", s.Classes.Usage, expression.Amount, usageScope)
 	if s.Classes.Partition != nil {
 		r.PartitionOf = r.compile("spec.classes.partition.claim", s.Classes.Partition.Claim, expression.Text, ofClaim)
@@ -178,6 +180,9 @@ func compile(k *v1beta1.ClaimKind) *ForClaims {
 	}
 	return r
 }
+
+// SeedField is the field of the expression for the seed of a draw.
+const SeedField = "spec.choice.seed.expression"
 
 // scopeOf an expression that sees the claim, its Namespace and the first of the related objects.
 func scopeOf(s *v1beta1.ClaimKindSpec, related int) expression.Scope {
@@ -291,7 +296,7 @@ func ReadsClaimAlone(e *expression.Expression) bool {
 // IsEmpty reports whether there is no expression.
 func (r *ForClaims) IsEmpty() bool {
 	return len(r.Related) == 0 && r.BindWhen == nil && r.SelectorFrom == nil && len(r.Fits) == 0 && r.Score == nil &&
-		r.Usage == nil && r.PartitionClass == nil
+		r.Seed == nil && r.Usage == nil && r.PartitionClass == nil
 }
 
 // FitLooks is what fits look at in a class.

@@ -39,7 +39,7 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 		one := func(of ...string) string { return of[g.IntN(len(of))] }
 		registrations := []string{
 			fmt.Sprintf(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": `+
-				`{"reference": %s, "selector": {"whenAbsent": %q}, "choice": {"strategy": %q, "seed": %q}, "whenUnmatched": %q}}`, one(
+				`{"reference": %s, "selector": {"whenAbsent": %q}, "choice": {"strategy": %q, "seed": {"from": %q}}, "whenUnmatched": %q}}`, one(
 				`{"path": ".spec.classRef", "whenEmpty": "LeaveAlone"}`, `{"path": ".spec.classRef"}`, `{"path": ".spec.classRef", "form": "TypedObjectReference"}`,
 				`{"path": ".spec.classRef", "form": "TypedLocalObjectReference"}`, `{"path": ".spec.classRef", "form": "GroupKindReference"}`,
 				`{"path": ".spec.classRef", "form": "KindReference", "whenEmpty": "LeaveAlone"}`, `{"path": ".spec.classRef", "form": "NamespacedReference"}`,
@@ -71,7 +71,7 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 				`, "spec": {"classRef": {"kind": "FastClass"}, "classSelector": {}}`, `, "spec": {"classRef": {"kind": "FastClass", "name": ""}}`,
 				`, "spec": {"resourceRef": {}}`)))[0]
 
-		outcomes[answeredAlike(t, registrations, d, v1beta1.Seed(one("", string(v1beta1.SeedClaim), "Day"))).Outcome]++
+		outcomes[answeredAlike(t, registrations, d, v1beta1.SeedSource(one("", string(v1beta1.SeedClaim), "Day"))).Outcome]++
 	}
 	for _, o := range []Outcome{Bound, Unmatched, LeftAlone, Malformed, Undecided} {
 		assert.GreaterOrEqual(t, outcomes[o], 50, "We should reach %s often enough to compare it: %v", o, outcomes)
@@ -171,14 +171,14 @@ func encode(t *testing.T, v any) string {
 }
 
 // answeredAlike explains a claim, and compares that with what a server answers whose inventory is filled as its watches do.
-func answeredAlike(t *testing.T, registered []string, d world.Document, seed v1beta1.Seed) *Item {
+func answeredAlike(t *testing.T, registered []string, d world.Document, seed v1beta1.SeedSource) *Item {
 	t.Helper()
 	objects := documentsOf(t, registered...)
 	r, err := world.OfFiles(t.Context(), objects, "classbind-system", "")
 	require.NoError(t, err)
 	r.Claims = []world.Document{d}
 	k := &r.ClaimKinds[0]
-	k.Spec.Choice.Seed = cmp.Or(seed, k.Spec.Choice.Seed) // The CRD would not let through each.
+	k.Spec.Choice.Seed.From = cmp.Or(seed, k.Spec.Choice.Seed.From) // The CRD would not let through each.
 	items, err := (&options{fresh: func() uint64 { return 7 }}).answers(t.Context(), r, d, "default")
 	require.NoError(t, err)
 	require.Len(t, items, 1)

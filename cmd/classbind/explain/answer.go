@@ -23,6 +23,7 @@ import (
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/near"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // answers for a claim that was created now, one for each of its ClaimKinds.
@@ -139,7 +140,7 @@ func (o *options) decide(ctx context.Context, w *world.World, k *v1beta1.ClaimKi
 	if !item.isReadable(ctx, w, k, found) {
 		return nil
 	}
-	item.Strategy, item.Seed, item.WhenUnmatched = k.Spec.Choice.Strategy, k.Spec.Choice.Seed, k.Spec.WhenUnmatched
+	item.Strategy, item.Seed, item.WhenUnmatched = k.Spec.Choice.Strategy, k.Spec.Choice.Seed.From, k.Spec.WhenUnmatched
 	if o.unbound && v.View.Kind.Reader.Reference.HasReference(object) { // What an author has set of an empty one stays.
 		item.Notes = append(item.Notes, v.Unbind(ctx, object, managedFields(object))...)
 	}
@@ -360,6 +361,8 @@ func because(e *selector.Explanation) string {
 	}
 	text := fmt.Sprintf("%s %s the selector %q%s", one, matches, d.Claim.Selector, usable)
 	switch {
+	case d.Only():
+		text = fmt.Sprintf("the only class that is there for the claim%s, which has no class selector, and selector.whenAbsent is Only", usable)
 	case kind.Reader.Asks(d.Claim.Claim) == nil:
 		text = fmt.Sprintf("%s %s marked default%s, and the claim has no class selector", one, is, usable)
 	case d.Claim.Selector == nil:
@@ -376,6 +379,9 @@ func because(e *selector.Explanation) string {
 		return fmt.Sprintf("%s; which one %s draws depends on %s", text, strategy, kind.Strategy.Depends)
 	case e.Reproducible && e.Candidates[0].Odds.Share == e.Candidates[0].Odds.Total:
 		return text + "; " + strategy + " takes it"
+	case e.Reproducible && d.Claim.Group != "":
+		return fmt.Sprintf("%s; %s drew it for all claims of its namespace with the seed %q", text, strategy,
+			truncate.String(d.Claim.Group, v1beta1.MaxShownBytes))
 	case e.Reproducible:
 		return text + "; " + strategy + " drew it, seeded with the claim's name, so that this claim gets it every time"
 	}

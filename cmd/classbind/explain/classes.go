@@ -184,6 +184,7 @@ func leaveOutClaim(k *v1beta1.ClaimKind, knowsRequest bool) (fields []string) {
 		fields = append(fields, "classes.usage")
 	}
 	s.Claims.When, s.Selector.Expression, s.Classes.Usage, s.Classes.Partition, s.Classes.Related = "", "", "", nil, nil
+	s.Choice.Seed = v1beta1.Seed{} // It chooses among classes, and drops none.
 	fits, unjudged := judgeable(s.Classes.Fits, compiled.Fits, needsClaim, "classes.fits[%s]")
 	s.Classes.Fits, fields = fits, append(fields, unjudged...)
 	if compiled.Score != nil { // Another strategy that offers no class of weight 0.

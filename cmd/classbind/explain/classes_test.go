@@ -197,8 +197,9 @@ func TestClasses(t *testing.T) {
 		},
 		"Score": {
 			reason: "We should not report odds that depend on the claim.",
-			spec:   `{"choice": {"strategy": "HighestScore", "score": "claim.spec.size == class.metadata.labels.tier ? 1 : 2", "seed": null}}`,
-			want:   "  FastClass/b   tier=silver   1        ?\n  The odds depend on the score of each class, which may depend on the claim.\n",
+			spec: `{"choice": {"strategy": "HighestScore", "score": "claim.spec.size == class.metadata.labels.tier ? 1 : 2", ` +
+				`"seed": {"from": "Expression", "expression": "claim.spec.size"}}}`,
+			want: "  FastClass/b   tier=silver   1        ?\n  The odds depend on the score of each class, which may depend on the claim.\n",
 		},
 		"Request": {
 			reason:  "We should judge by who creates the claim, where that is said.",

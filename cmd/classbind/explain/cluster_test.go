@@ -128,7 +128,7 @@ func claimKinds(spec string, status object) object {
 		[]byte(
 			`{"reference": {"path": ".spec.classRef", "form": "ObjectReference"}, "selector": {"path": ".spec.classSelector"},
 			"claims": {"skipIfSet": [{"path": ".spec.resourceRef"}],
-		"namespaceSelector": {}}, "classes": {}, "choice": {"strategy": "WeightedRandom", "seed": "Claim"}, "whenUnmatched": "Admit",
+		"namespaceSelector": {}}, "classes": {}, "choice": {"strategy": "WeightedRandom", "seed": {"from": "Claim"}}, "whenUnmatched": "Admit",
 		"admission": {"failurePolicy": "Fail"}}`,
 		), []byte(cmp.Or(spec, "{}")),
 	)

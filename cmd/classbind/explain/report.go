@@ -52,7 +52,7 @@ type Item struct {
 	// Selector of the claim, in kubectl's syntax; absent if it has none.
 	Selector      *string               `json:"selector,omitempty"`
 	Strategy      v1beta1.Strategy      `json:"strategy,omitempty"`
-	Seed          v1beta1.Seed          `json:"seed,omitempty"`
+	Seed          v1beta1.SeedSource    `json:"seed,omitempty"`
 	WhenUnmatched v1beta1.WhenUnmatched `json:"whenUnmatched,omitempty"`
 	// OddsDependOn names what the draw depends on and explain does not know. The candidates have no odds then.
 	OddsDependOn string `json:"oddsDependOn,omitempty"`

@@ -95,9 +95,9 @@ func (t itemTable) facts() {
 		}
 		t.line("Related", text)
 	}
-	for n, e := range []*selector.Evaluation{why.BindWhen, why.SelectorFrom, why.Partition, why.Usage} {
+	for n, e := range []*selector.Evaluation{why.BindWhen, why.SelectorFrom, why.Partition, why.Seed, why.Usage} {
 		if e != nil && t.Item.Reason != claim.NotYet { // Then it is the message.
-			t.line([]string{"Bind when", "Selector", "Partition", "Usage"}[n], EvaluationText(e))
+			t.line([]string{"Bind when", "Selector", "Partition", "Seed", "Usage"}[n], EvaluationText(e))
 		}
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -154,7 +156,7 @@ func TestSimulate(t *testing.T) {
 			text:   "1000 claims: 0 would get another class, and 500 would lose theirs",
 		},
 		"random": {
-			reason: "We should give intervals where random numbers decide.", spec: "choice: {seed: Request}",
+			reason: "We should give intervals where random numbers decide.", spec: "choice: {seed: {from: Request}}",
 			change: strings.Replace(gold, "name: gold", "name: gold-2", 1),
 			args:   []string{"--claims=1000"}, text: "  Class/gold     500      158 to 385   -241     25.9%",
 		},
@@ -211,7 +213,7 @@ func TestSimulate(t *testing.T) {
 // TestIntervals has a class that is expected to get half of the claims.
 func TestIntervals(t *testing.T) {
 	t.Parallel()
-	report, text, err := simulate(t, "{choice: {seed: Request}}", gold+strings.Replace(gold, "name: gold", "name: gold-2", 1)+claims,
+	report, text, err := simulate(t, "{choice: {seed: {from: Request}}}", gold+strings.Replace(gold, "name: gold", "name: gold-2", 1)+claims,
 		strings.Replace(gold, "name: gold", "name: gold-3", 1), "--claims=1000")
 	require.NoError(t, err)
 	k := report.Kinds[0]
@@ -230,6 +232,34 @@ func TestIntervals(t *testing.T) {
 		assert.InDelta(t, n+5.6*math.Sqrt(n), row.After.High, 4*math.Sqrt(n), row)
 	}
 	assert.Equal(t, Estimate{7, 7, 7}, counted{certain: 7}.estimate(0), "What is certain needs no interval.")
+}
+
+// TestGroups moves a group of claims as a whole, and knows where: claims that draw alike are no matter of chance, even where the API server
+// has made up their names.
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	var all strings.Builder
+	for n := range 100 {
+		fmt.Fprintf(&all, "---\napiVersion: test.io/v1\nkind: Claim\n"+
+			"metadata: {namespace: team, name: db-%d, generateName: db-, labels: {set: set-%d}, annotations: {classbind.io/class-selector: tier=gold}}\n", n, n%20)
+	}
+	report, text, err := simulate(t, `{choice: {seed: {from: Expression, expression: claim.metadata.labels.set}}}`, gold+all.String(),
+		strings.Replace(gold, "name: gold", "name: gold-2", 1))
+	require.NoError(t, err, text)
+	k := report.Kinds[0]
+	assert.Zero(t, k.Unpredictable, "We should know what each claim gets: %s", text)
+	require.Len(t, k.Moves, 1, text)
+	moved := map[string]int{}
+	for _, name := range k.Moves[0].Claims {
+		n, err := strconv.Atoi(strings.TrimPrefix(name, "team/db-"))
+		require.NoError(t, err)
+		moved[fmt.Sprint("set-", n%20)]++
+	}
+	assert.Len(t, k.Moves[0].Claims, k.Moved, text)
+	assert.InDelta(t, 10, len(moved), 8, "We should move about half of the sets: %v", moved)
+	for set, n := range moved {
+		assert.Equal(t, 5, n, "We should not divide %s.", set)
+	}
 }
 
 // TestTable has a hostile class.

@@ -130,7 +130,7 @@ func registered(kinds int) map[string]string {
 		claimKinds = append(
 			claimKinds,
 			fmt.Sprintf(`{"metadata": {"name": "%s.example.org"}, "spec": {"reference": {"path": ".spec.classRef", "form": "ObjectReference"},
-			"selector": {"path": ".spec.classSelector"}, "choice": {"strategy": "WeightedRandom", "seed": "Claim"}, "whenUnmatched": "Admit"}}`, claims),
+			"selector": {"path": ".spec.classSelector"}, "choice": {"strategy": "WeightedRandom", "seed": {"from": "Claim"}}, "whenUnmatched": "Admit"}}`, claims),
 		)
 		classKinds = append(classKinds, fmt.Sprintf(`{"metadata": {"name": "%s.example.org"}, "spec": {"claimKinds": [%s]}}`, classes, strings.Join(links, ",")))
 		all[group+"/"+claims] = list("example.org/v1", fmt.Sprint("Claim", n), `{"metadata": {"namespace": "team", "name": "a"}, "spec": {"classSelector": {}}}`)

@@ -100,7 +100,7 @@ func TestDefaults(t *testing.T) {
 				"whenParentAbsent": "Create", "explicit": "Allow", "onUnbind": "Restore"},
 			"selector": {"path": ".spec.classSelector", "annotation": "classbind.io/class-selector", "whenAbsent": "Default"},
 			"classes": {"precedence": "Name", "namespaces": {"from": "SameAsClaim"}},
-			"choice": {"strategy": "WeightedRandom", "seed": "Claim", "annotate": "Nothing"},
+			"choice": {"strategy": "WeightedRandom", "seed": {"from": "Claim"}, "annotate": "Nothing"},
 			"whenUnmatched": "Admit", "admission": {"defaulting": "Webhook", "order": "Last", "failurePolicy": "Fail"}}`,
 		`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "a.b"}}`: `{"default": {"annotation": ` +
 			`"classbind.io/default"}, "weight": {"annotation": "classbind.io/weight"}, "onDelete": "Warn"}`,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
@@ -23,7 +24,8 @@ type Recreated struct {
 
 	kind *Kind
 	in   claim.Intake
-	sole bool // sole reports whether the decision had one candidate.
+	// sole reports whether the decision had one candidate, and fresh whether it drew afresh.
+	sole, fresh bool
 	// Unsure says what is not known of what its author wrote.
 	Unsure []string
 	// outcome is that of a claim that cannot be read, or is in a namespace whose claims are not bound; why says it for people.
@@ -69,6 +71,7 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 	name := m.Name
 	if m.GenerateName != "" {
 		name = ""
+		unstructured.RemoveNestedField(object, "metadata", "name") // No expression saw it.
 	}
 	r.in = k.View.Kind.Reader.Read(m.Namespace, name, object)
 	r.in.GenerateName = m.GenerateName
@@ -81,7 +84,7 @@ func (r *Recreated) Predictable() bool {
 		return true
 	}
 	k := r.kind.View.Kind
-	return !k.Limited && (r.sole || k.Strategy.Depends == "" && r.in.Name != "" && r.kind.spec.Spec.Choice.Seed != v1beta1.SeedRequest)
+	return !k.Limited && (r.sole || k.Strategy.Depends == "" && !r.fresh)
 }
 
 // Decide on the claim, and say why it gets no class. It is an error if that is unknown, as where a right is missing. nil is a claim that no
@@ -97,6 +100,7 @@ func (r *Recreated) Decide(ctx context.Context, fresh uint64) (to Place, why str
 	decider := k.world.Decider(func() uint64 { return fresh }, nil)
 	decider.Patient = true
 	d, err := decider.Decide(ctx, k.View, r.in, selector.Mode{})
+	r.fresh = k.View.Kind.DrawsAfresh(d.Claim.Claim)
 	fault := (*inventory.Fault)(nil)
 	switch {
 	case errors.As(err, &fault) && fault.Reason == v1beta1.ReasonConflict:
