@@ -92,7 +92,7 @@ func (d *Decider) resolve(
 	ctx context.Context, out *outside, view *View, in claim.Intake, mode Mode,
 ) (decision Decision, f *facts, err error) {
 	decision.View, decision.Claim = view, in
-	if view.Fault != nil {
+	if view.Fault != nil && in.LeftAlone != claim.Settled { // A registration at fault must not refuse what has nothing to decide.
 		return decision, nil, view.Fault
 	}
 	if !decision.Drawn() {

@@ -185,7 +185,11 @@ func (b *Binder) await(ctx context.Context, claimKind string, claims metav1.Grou
 // answer to the creation of a claim.
 func answer(request *admissionv1.AdmissionRequest, d *selector.Decision) *admissionv1.AdmissionResponse {
 	if d.Claim.LeftAlone != "" {
-		return untouched(d.Claim.LeftAlone)
+		response := untouched(d.Claim.LeftAlone)
+		if d.Claim.Ignored != "" {
+			response.Warnings = []string{d.Claim.Ignored}
+		}
+		return response
 	}
 	if len(d.Claim.Problems) > 0 {
 		return invalid(request, d.Claim.Problems, d.Reason())

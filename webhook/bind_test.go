@@ -50,6 +50,9 @@ func TestReviewGuards(t *testing.T) {
 	pinned.SetClaimKind(selector.NewClaimKind(pin(claimKindOf(claimKindName))))
 	pinned.Open()
 	faulty := newInventory(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed.From = "Moon" }), index(sqlClasses, "gold"))
+	onPurpose := newInventory(newClaimKind(func(s *v1beta1.ClaimKindSpec) {
+		s.Reference.WhenEmpty, s.Choice.Seed.From = v1beta1.LeaveEmptyAlone, "Moon"
+	}), index(sqlClasses, "gold"))
 
 	type want struct {
 		untouched string
@@ -178,9 +181,55 @@ func TestReviewGuards(t *testing.T) {
 			want:    want{untouched: "BeingDeleted"},
 		},
 		"Explicit": {
-			reason:  "We should leave an explicit claim alone, whatever its selector says.",
+			reason:  "We should leave an explicit claim alone, whatever its selector says: it may have been bound by it.",
 			request: newRequest(`{"spec":{"classRef":{"name":"mine"},` + mistyped + `}}`),
 			want:    want{untouched: "Settled"},
+		},
+		"ExplicitBesideEmpty": {
+			reason:    "We should not warn of the selector of an explicit claim where others may be empty on purpose.",
+			inventory: onPurpose,
+			request:   newRequest(`{"spec":{"classRef":{"name":"mine"},"classSelector":{"matchLabels":{"tier":"gold"}}}}`),
+			want:      want{untouched: "Settled"},
+		},
+		"Selected": {
+			reason:    "We should warn of a selector that has no effect, whatever is wrong with the registration.",
+			inventory: onPurpose,
+			request:   newRequest(`{"spec":{"classRef":{"name":""},"classSelector":{"matchLabels":{"tier":"gold"}}}}`),
+			want: want{
+				untouched: "Settled",
+				warnings: []string{
+					`the class selector "tier=gold" has no effect, because the class reference .spec.classRef is empty on purpose: remove one of the two`,
+				},
+			},
+		},
+		"SelectedMalformed": {
+			reason:    "We should not refuse a claim for a selector that has no effect.",
+			inventory: onPurpose,
+			request:   newRequest(`{"spec":{"classRef":{"name":""},` + mistyped + `}}`),
+			want: want{
+				untouched: "Settled",
+				warnings: []string{
+					"the class selector has no effect, because the class reference .spec.classRef is empty on purpose: remove one of the two",
+				},
+			},
+		},
+		"SelectedAtLength": {
+			reason:    "We should not repeat a long selector.",
+			inventory: onPurpose,
+			request: newRequest(`{"spec":{"classRef":{"name":""},"classSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["` +
+				strings.Repeat("x", 63) + `","` + strings.Repeat("y", 63) + `"]}]}}}`),
+			want: want{
+				untouched: "Settled",
+				warnings: []string{fmt.Sprintf(
+					"the class selector %q has no effect, because the class reference .spec.classRef is empty on purpose: remove one of the two",
+					truncate.String("a in ("+strings.Repeat("x", 63)+","+strings.Repeat("y", 63)+")", v1beta1.MaxShownBytes))},
+			},
+		},
+		"SelectedByNothing": {
+			reason:    "We should not warn of a selector that asks for nothing.",
+			inventory: onPurpose,
+			request:   newRequest(`{"spec":{"classRef":{"name":""},"classSelector":{}}}`),
+			want:      want{untouched: "Settled"},
 		},
 	} {
 		inBubble(t, name, func(t *testing.T) { // It may wait.

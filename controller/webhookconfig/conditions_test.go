@@ -1,6 +1,7 @@
 package webhookconfig
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -175,6 +176,10 @@ func TestConditionsAgree(t *testing.T) {
 					continue
 				}
 				require.NoError(t, failure, text)
+				if called && in.LeftAlone == claim.Settled { // See TestEmptyAndSelected.
+					assert.False(t, kind.Reader.Reference.NamesClass(read), "We should cost a claim that names its class no call: %s", text)
+					continue
+				}
 				count[fmt.Sprint("called: ", called)]++
 				if !assert.Equal(t, in.LeftAlone == "", called, "%s: %q", text, in.LeftAlone) {
 					return
@@ -188,6 +193,96 @@ func TestConditionsAgree(t *testing.T) {
 			}
 			assert.True(t, holds(old, map[string]any{"oldObject": nil}), "We should take the old object of a creation for one without a reference.")
 			assert.Len(t, count, map[bool]int{true: 2, false: 3}[plain], "We should try claims of each sort: %v", count)
+		})
+	}
+}
+
+// TestEmptyAndSelected has the API server call us for a claim whose empty reference is on purpose only if it has a class selector, too: then we
+// warn. What names its class costs no call, because most such claims were bound by their selector before.
+func TestEmptyAndSelected(t *testing.T) {
+	const by = `{"matchLabels":{"tier":"gold"}}`
+	env := newEnvironment(t)
+	for name, tc := range map[string]struct {
+		reason         string
+		reference      v1beta1.Reference
+		claim          string
+		called, warned bool
+	}{
+		"Name": {
+			reason: "We should warn of a selector beside an empty name.",
+			claim:  `{"metadata":{},"spec":{"ref":"","classSelector":` + by + `}}`,
+			called: true,
+			warned: true,
+		},
+		"Annotation": {
+			reason: "We should warn of a selector in the annotation.",
+			claim:  `{"metadata":{"annotations":{"classbind.io/class-selector":"tier=gold"}},"spec":{"ref":""}}`,
+			called: true,
+			warned: true,
+		},
+		"Malformed": {
+			reason: "We should warn of a selector that cannot be parsed.",
+			claim:  `{"metadata":{"annotations":{"classbind.io/class-selector":"tier in"}},"spec":{"ref":""}}`,
+			called: true,
+			warned: true,
+		},
+		"SelectorEmpty": {
+			reason: "We should not warn of a selector that asks for nothing.",
+			claim:  `{"metadata":{},"spec":{"ref":"","classSelector":{}}}`,
+			called: true,
+		},
+		"NoSelector": {
+			reason: "We should not be called for an empty name alone.",
+			claim:  `{"metadata":{},"spec":{"ref":""}}`,
+		},
+		"Named": {
+			reason: "We should not be called for a claim that names its class.",
+			claim:  `{"metadata":{},"spec":{"ref":"gold","classSelector":` + by + `}}`,
+		},
+		"Skipped": {
+			reason: "We should not be called for a claim that another field settles.",
+			claim:  `{"metadata":{},"spec":{"ref":"","resourceRef":{},"classSelector":` + by + `}}`,
+			warned: true, // By explain.
+		},
+		"Object": {
+			reason:    "We should warn of a selector beside a reference that is filled in another way.",
+			reference: v1beta1.Reference{Form: v1beta1.LocalObjectReference},
+			claim:     `{"metadata":{},"spec":{"ref":{"more":1},"classSelector":` + by + `}}`,
+			called:    true,
+			warned:    true,
+		},
+		"ObjectNamed": {
+			reason:    "We should not be called for an object with a name.",
+			reference: v1beta1.Reference{Form: v1beta1.LocalObjectReference},
+			claim:     `{"metadata":{},"spec":{"ref":{"name":"gold"},"classSelector":` + by + `}}`,
+		},
+		"Bound": {
+			reason:    "We should bind a claim whose empty reference counts as absent, by its selector.",
+			reference: v1beta1.Reference{Form: v1beta1.Name, WhenEmpty: v1beta1.BindEmpty},
+			claim:     `{"metadata":{},"spec":{"ref":"","classSelector":` + by + `}}`,
+			called:    true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := claimKind("claims.example.org", func(k *v1beta1.ClaimKind) {
+				k.Spec.Reference = tc.reference
+				k.Spec.Reference.Path, k.Spec.Selector.Path = ".spec.ref", ".spec.classSelector"
+				k.Spec.Reference.Form = cmp.Or(tc.reference.Form, v1beta1.Name)
+				k.Spec.Reference.WhenEmpty = cmp.Or(tc.reference.WhenEmpty, v1beta1.LeaveEmptyAlone)
+				k.Spec.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.resourceRef"}}
+			})
+			all := env.conditions(t, matchConditions(claim.MatchConditions(&k)))
+			for operation, old := range map[string]any{"CREATE": nil, "UPDATE": object(t, tc.claim)} {
+				called, err := all.hold(map[string]any{
+					"object": object(t, tc.claim), "oldObject": old, "request": map[string]any{"operation": operation},
+				})
+				require.NoError(t, err)
+				assert.Equal(t, tc.called && operation == "CREATE", called, "%s %s", operation, tc.reason)
+			}
+			kind := selector.NewClaimKind(&k)
+			read, err := kind.Reader.DecodeValid([]byte(tc.claim))
+			require.NoError(t, err)
+			assert.Equal(t, tc.warned, kind.Reader.Read("team", "db", read).Ignored != "", tc.reason)
 		})
 	}
 }

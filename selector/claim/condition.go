@@ -69,6 +69,9 @@ func MatchConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
 			continue
 		}
 		expression := c.expression(k)
+		if c.isReference && !k.Spec.Reference.EmptyIsUnset() {
+			expression += emptyAndSelected(k)
+		}
 		if c.ofCreation || c.ofChange && restores { // An update may unbind a claim in which it was set before.
 			expression = isUpdate + " || " + expression
 		}
@@ -89,6 +92,20 @@ func MatchConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
 		})
 	}
 	return all
+}
+
+// emptyAndSelected lets through the creation of a claim that has an empty reference on purpose, and a class selector all the same: its
+// author is warned. A claim that names its class is not let through: it may have been bound by its selector before, and costs no call.
+func emptyAndSelected(k *v1beta1.ClaimKind) string {
+	reference, names := fields.Path(k.Spec.Reference.Names()), ReferenceIsUnset(k, "object", true)
+	if k.Spec.Reference.Form == v1beta1.Name {
+		names += fmt.Sprintf(` || %s == ""`, reference.At("object"))
+	}
+	selector := fields.Path(k.Spec.Selector.AnnotationPlace().Names()).IsSet("object")
+	if path := k.Spec.Selector.Path; path != "" {
+		selector += " || " + fields.Path(path.Names()).IsSet("object")
+	}
+	return fmt.Sprintf(` || request.operation == "CREATE" && (%s) && (%s)`, names, selector)
 }
 
 // CheckConditions are those of a claim that names a class, and did not before: the API server calls us to

@@ -67,6 +67,9 @@ type Intake struct {
 	LeftAlone string
 	// SettledBy is the place that is set, for the reason Settled.
 	SettledBy string
+	// Ignored is what of the claim has no effect: its class selector, because its class reference is empty on purpose. It is a text for
+	// its author, empty if there is nothing. One that names a class may have been bound by its selector.
+	Ignored string
 	// Problems make the claim invalid. They are for its author: MaxErrors at most, each of them short.
 	Problems field.ErrorList
 	// Parents is how many of the fields that lead to the class reference the claim has. The
@@ -95,6 +98,9 @@ func (r *Reader) Read(namespace, name string, object map[string]any) Intake {
 		if reason == Settled {
 			in.SettledBy = by.String()
 		}
+		if reason == Settled && slices.Equal(by, r.Reference.Path) && !r.Reference.NamesClass(object) {
+			in.Ignored = r.ignoredSelector(object)
+		}
 		return in
 	}
 	if wrong != nil {
@@ -113,6 +119,22 @@ func (r *Reader) Read(namespace, name string, object map[string]any) Intake {
 	in.Parents = r.Reference.Parents(object)
 	_, in.Annotated = metadata["annotations"].(map[string]any)
 	return in
+}
+
+// ignoredSelector is the warning about the class selector of a claim that is left alone for its empty reference. It is empty if the selector
+// asks for nothing.
+func (r *Reader) ignoredSelector(object map[string]any) string {
+	selector, problems := r.classSelector(object)
+	text := ""
+	switch {
+	case len(problems) > 0: // It has no effect, whatever is wrong with it.
+	case selector == nil || selector.Empty():
+		return ""
+	default:
+		text = fmt.Sprintf(" %q", truncate.String(selector.String(), v1beta1.MaxShownBytes))
+	}
+	return fmt.Sprintf("the class selector%s has no effect, because the class reference .%s is empty on purpose: remove one of the two",
+		text, r.Reference.Path)
 }
 
 // leaveAloneReason says why a claim is not ours to bind, and by which place; empty, it is. The error is for a place that leads through

@@ -170,6 +170,7 @@ func (o *options) decide(ctx context.Context, w *world.World, k *v1beta1.ClaimKi
 	case claim.LeftAlone != "":
 		has := v.View.Kind.Reader.Reference.HasReference(object)
 		item.end(LeftAlone, claim.LeftAlone, item.whyLeftAlone(v, claim, has))
+		item.Warning = claim.Ignored
 		if has {
 			o.noteClass(ctx, w, v, k, item, object)
 		}
