@@ -204,8 +204,8 @@ func UnopinionatedConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
 }
 
 // BindWhen returns the expression claims.when of a ClaimKind as the API server can evaluate it, to which the claim is the object. It is
-// empty where there is none, where it looks at more than the claim and who creates it, and where it is at fault. decides reports whether it
-// looks at the class reference, and so decides on claims that have one.
+// empty where there is none, where it looks at more than the claim and who creates it, where it calls a function that only classbind has,
+// and where it is at fault. decides reports whether it looks at the class reference, and so decides on claims that have one.
 func BindWhen(k *v1beta1.ClaimKind) (condition string, decides bool) {
 	if k.Spec.Claims.When == "" {
 		return "", false
@@ -214,7 +214,7 @@ func BindWhen(k *v1beta1.ClaimKind) (condition string, decides bool) {
 	if err != nil {
 		return "", false
 	}
-	if !e.Uses(expression.Namespace) && !e.Uses(expression.Related) {
+	if !e.Uses(expression.Namespace) && !e.Uses(expression.Related) && e.IsPortable() {
 		condition = e.With(expression.Claim, "object")
 	}
 	return condition, decidesOn(e, k.Spec.Reference.Names())

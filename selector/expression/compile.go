@@ -42,6 +42,7 @@ var env = sync.OnceValue(func() *cel.Env {
 		cel.ParserRecursionLimit(maxDepth),
 		cel.EnableMacroCallTracking(), // For the text of a part.
 		shortChains(base),
+		labelSelectors(),
 	}
 	for _, name := range variables {
 		options = append(options, cel.Variable(name, cel.DynType))

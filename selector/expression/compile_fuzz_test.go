@@ -15,6 +15,8 @@ func FuzzCompile(f *testing.F) {
 		"class.driver == related.plan.spec.driver && (class.spec.size >= claim.spec.size && 'a' in class.spec.modes)",
 		`(claim.a == 1 && // 'x` + "\n" + ` ((true && 'a&&b)' == r'\')))`,
 		"[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, claim.a == 1)))",
+		"labelSelectorMatches(class.spec.selector, namespaceObject.metadata.labels) && has(claim.spec)",
+		"labelSelectorMatches({'matchExpressions': [{'key': dyn('a'), 'operator': dyn('In'), 'values': dyn(claim.a)}]}, {'a': claim.b})",
 		"claim.spec +", ".claim.a", "claim", "((((((((((1))))))))))", "1e+20 == claim.a", "b'a' == b\"\"\"\\\"\"\"\"",
 	} {
 		f.Add(text, uint64(1))

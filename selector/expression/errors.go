@@ -58,12 +58,16 @@ func Detail(err error) string {
 	return err.Error()
 }
 
-const wrongType = "a value has the wrong type"
+const (
+	wrongType       = "a value has the wrong type"
+	invalidSelector = "the label selector is invalid"
+)
 
 // errorKinds are the kinds of errors of CEL and Kubernetes' libraries, by a part of their text. The first that fits counts.
 var errorKinds = []struct{ part, kind string }{
 	{keyIsWrong, keyIsWrong},
 	{fieldIsWrong, fieldIsWrong},
+	{invalidSelector, invalidSelector},
 	{isNotKnown, "a variable is not known"},
 	{"no such key", "no such key"},
 	{"no such overload", wrongType},

@@ -70,6 +70,7 @@ var priced = []struct {
 	{price{5, 10, total}, "duration/2 timestamp/3"},
 	{price{10, 1, total}, "int/6 double/4 uint/4"},
 	{price{30, 1, total}, "quantity/1 isQuantity/1"},
+	{price{40, 1, selected}, "labelSelectorMatches/2"},
 	// They look at each element as a value of CEL.
 	{price{1, 2, product}, "indexOf/3 lastIndexOf/3 sets.contains/1 sets.intersects/1"},
 	{price{1, 4, product}, "sets.equivalent/1"},
@@ -101,6 +102,9 @@ const (
 	equalElements = 12
 	// concatCost is that of a list made of two.
 	concatCost = 6
+	// selectorCost is how many times more it costs to read a label selector, whose parts are checked, than a string, and labelsCost that
+	// of labels, which CEL puts in order.
+	selectorCost, labelsCost = 15, 4
 	// zoneCost is that of a time in a time zone, which is read from a file.
 	zoneCost = 1000
 )
@@ -144,6 +148,11 @@ func compared(args []ref.Val, limit uint64) uint64 {
 		n *= equalElements
 	}
 	return n
+}
+
+// selected is what it takes to read a label selector and labels.
+func selected(args []ref.Val, limit uint64) uint64 {
+	return selectorCost*units(args[0], limit/selectorCost) + labelsCost*units(args[1], limit/labelsCost)
 }
 
 // product is for functions that go through one argument for each part of the next.

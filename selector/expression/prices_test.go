@@ -94,6 +94,9 @@ func longestOf(t *testing.T, is *cel.Type) (all []ref.Val) {
 			entries[fmt.Sprint("key", i)] = int64(i)
 		}
 		all = append(all, adapter{}.NativeToValue(entries), adapter{}.NativeToValue(map[string]any{"": longTexts()[5]}))
+		if is.Parameters()[0].Kind() == types.StringKind {
+			all = append(all, longSelectors()...)
+		}
 	case types.DynKind, types.TypeParamKind:
 		for _, of := range []*cel.Type{
 			cel.StringType, cel.BytesType, cel.IntType, cel.ListType(cel.StringType), cel.ListType(cel.IntType),
@@ -112,6 +115,32 @@ func longestOf(t *testing.T, is *cel.Type) (all []ref.Val) {
 		}
 		return append(all, opaques(made)[is.TypeName()]...)
 	default:
+	}
+	return all
+}
+
+// longSelectors are the label selectors, and the labels, that take the longest to read.
+func longSelectors() (all []ref.Val) {
+	labels, values, requirements := map[string]any{}, []any{}, []any{}
+	for i := range 980 {
+		labels[fmt.Sprintf("k%d", i)] = "v"
+		values = append(values, fmt.Sprintf("v%d", i))
+		if i < 240 {
+			requirements = append(requirements, map[string]any{"key": fmt.Sprintf("k%d", i), "operator": "In", "values": []any{"v"}})
+		}
+	}
+	long := strings.Repeat(strings.Repeat("a", 62)+".", 4)[:251] + "/" + strings.Repeat("b", 63)
+	for _, one := range []map[string]any{
+		labels,
+		{"matchLabels": labels},
+		{"matchExpressions": requirements},
+		{"matchExpressions": []any{map[string]any{"key": long, "operator": "NotIn", "values": values}}},
+		{"matchExpressions": []any{map[string]any{"key": longTexts()[0], "operator": "Exists"}}},
+		{"matchLabels": map[string]any{"a": longTexts()[6]}},
+		{},
+		{"unknown": "a"},
+	} {
+		all = append(all, adapter{}.NativeToValue(one))
 	}
 	return all
 }
