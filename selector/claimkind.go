@@ -98,7 +98,8 @@ func NewClaimKind(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *Claim
 // Same reports whether both decide on claims, and count them, in the same way, as far as their registrations say.
 func (k *ClaimKind) Same(o *ClaimKind) bool {
 	return k.Revision == o.Revision && k.Counted == o.Counted && k.Limited == o.Limited &&
-		reflect.DeepEqual(k.Rules.Linked, o.Rules.Linked) && slices.Equal(k.Rules.LinkedFits, o.Rules.LinkedFits)
+		reflect.DeepEqual(k.Rules.Linked, o.Rules.Linked) && reflect.DeepEqual(k.Rules.Namespaces, o.Rules.Namespaces) &&
+		slices.Equal(k.Rules.LinkedFits, o.Rules.LinkedFits)
 }
 
 // CountsClaims reports whether the claims of each class are counted: for the strategy, or for one of the ClassKinds that serve the kind.

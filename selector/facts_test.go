@@ -155,6 +155,57 @@ func TestUnionRelated(t *testing.T) {
 	assert.Empty(t, text(&v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "none"}}), "We should need nothing without expressions.")
 }
 
+// ofTenants has a class kind alone look at the Namespace of claims.
+func ofTenants() *expressive {
+	return newExpressive(specs(`{}`,
+		`{fits: [{name: Tenant, message: for other tenants,
+		expression: "labelSelectorMatches(class.spec.tenants, namespaceObject.metadata.labels)"}]}`)).
+		with("none", map[string]any{"tenants": map[string]any{"matchLabels": map[string]any{"tenant": "c"}}}).
+		with("one", map[string]any{"tenants": map[string]any{"matchExpressions": []any{
+			map[string]any{"key": "tenant", "operator": "In", "values": []any{"a", "b"}},
+		}}})
+}
+
+// labelledNamespaces are Namespaces with the label tenant, as they are watched for a view.
+func labelledNamespaces(t *testing.T, v *View, tenants map[string]string) []*inventory.Objects {
+	t.Helper()
+	kinds := v.Kind.RelatedKinds()
+	require.Len(t, kinds, 1, "We should watch Namespaces.")
+	require.Equal(t, "namespaces", kinds[0].Resource)
+	all := map[types.NamespacedName]*expression.Object{}
+	for name, tenant := range tenants {
+		all[types.NamespacedName{Name: name}] = kinds[0].Fields.Project(map[string]any{
+			"metadata": map[string]any{"name": name, "labels": map[string]any{"tenant": tenant}},
+		})
+	}
+	return []*inventory.Objects{inventory.NewObjects(kinds[0], false, all)}
+}
+
+// TestNamespaceOfClassKinds has claims get the classes that are for their Namespace, when they are created and later.
+func TestNamespaceOfClassKinds(t *testing.T) {
+	view := ofTenants().view()
+	require.Nil(t, view.Fault)
+	for namespace, want := range map[string]string{"a": "Pool/one", "other": "", "absent": ""} {
+		for _, mode := range []Mode{{}, {Stored: true}} {
+			v := view.WithRelated(labelledNamespaces(t, view, map[string]string{"a": "a", "other": "d"}))
+			in := v.Kind.Reader.Read(namespace, "db", map[string]any{
+				"metadata": map[string]any{"name": "db"}, "spec": all(map[string]any{}),
+			})
+			d, err := new(Decider).Decide(t.Context(), v, in, mode)
+			require.NoError(t, err, namespace)
+			require.Empty(t, d.Claim.Problems, "We should not refuse a claim for what a class kind looks at: %s", namespace)
+			got := ""
+			if d.Class != nil {
+				got = d.Class.String()
+			}
+			assert.Equal(t, want, got, "We should give the class that is for the Namespace: %s", namespace)
+			if namespace == "other" {
+				assert.Contains(t, d.Warning(), "for other tenants", "We should say why there is none.")
+			}
+		}
+	}
+}
+
 func TestObjects(t *testing.T) {
 	kind := &rules.Kind{Resource: plans, Fields: expression.NewFields(fields.Path{"spec", "tier"})}
 	gold, iron := kind.Fields.Project(plan("gold")), kind.Fields.Project(plan("iron"))

@@ -680,16 +680,20 @@ func TestUnlinked(t *testing.T) {
 	e := newExpressive(fits("class.spec.driver == claim.spec.driver"))
 	e.kind.Spec.Fits = []v1beta1.Fit{{Name: "Size", Expression: "class.spec.size < claim.spec.size"}}
 	gvk := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}
+	ofNamespace := e.kind.DeepCopy()
+	ofNamespace.Spec.Fits[0].Expression += " && namespaceObject.metadata.name == 'a'"
 	knowing, ignorant := inventory.NewClassKind(e.kind, gvk, false, e.claims), inventory.NewClassKind(e.kind, gvk, false)
 	for name, tc := range map[string]struct {
 		claims *ClaimKind
 		kind   *inventory.ClassKind
 		fault  bool
 	}{
-		"Linked":   {NewClaimKind(e.claims, e.kind), knowing, false},
-		"Classes":  {NewClaimKind(e.claims, e.kind), ignorant, true},
-		"Claims":   {NewClaimKind(e.claims), knowing, true},
-		"Unneeded": {NewClaimKind(postgres(), e.kind), ignorant, false},
+		"Linked":      {NewClaimKind(e.claims, e.kind), knowing, false},
+		"Classes":     {NewClaimKind(e.claims, e.kind), ignorant, true},
+		"Claims":      {NewClaimKind(e.claims), knowing, true},
+		"Unneeded":    {NewClaimKind(postgres(), e.kind), ignorant, false},
+		"Namespace":   {NewClaimKind(e.claims, e.kind), inventory.NewClassKind(ofNamespace, gvk, false, e.claims), true},
+		"OfNamespace": {NewClaimKind(e.claims, ofNamespace), inventory.NewClassKind(ofNamespace, gvk, false, e.claims), false},
 	} {
 		v := NewView(tc.claims, []*inventory.Classes{inventory.NewClasses(tc.kind, nil)})
 		assert.Equal(t, tc.fault, v.Fault != nil, name)

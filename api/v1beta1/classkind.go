@@ -62,8 +62,8 @@ type ClassKindSpec struct {
 	Weight Source `json:"weight,omitzero"`
 
 	// Fits are conditions that a class must meet to be given to a claim, beside those of the
-	// ClaimKind. They may use claim and class.
-	// Example: [{name: Size, expression: claim.spec.sizeGiB <= class.spec.maxSizeGiB}]
+	// ClaimKind. They may use claim, class and namespaceObject.
+	// Example: [{name: Tenant, expression: "labelSelectorMatches(class.spec.tenants, namespaceObject.metadata.labels)"}]
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=map
 	// +listMapKey=name

@@ -1,7 +1,7 @@
 package v1beta1
 
-// Expression is an expression in the Common Expression Language (CEL), with the functions of Kubernetes 1.31. It may look at any field of
-// the variables claim and class. The variable namespaceObject is the metadata of the claim's Namespace. The variable request has the
+// Expression is an expression in the Common Expression Language (CEL), with the functions of Kubernetes 1.31, and
+// labelSelectorMatches(selector, labels). It may look at any field of the variables claim and class. The variable namespaceObject is the metadata of the claim's Namespace. The variable request has the
 // userInfo of the claim's creator, as in an AdmissionRequest. Related objects are related.NAME. An absent field is an error: ask with
 // has() first.
 //
@@ -36,7 +36,7 @@ type Fit struct {
 
 	// Expression is a CEL expression that is true if the class fits. An error drops the
 	// class; if it is in a part that does not look at the class, of a ClaimKind, the claim is
-	// refused (422). It may use claim, class, namespaceObject, related and, without BindLater, request.
+	// refused (422). It may use claim, class, namespaceObject and, in a ClaimKind, related and, without BindLater, request.
 	// Terms joined by && are evaluated apart: those of the class alone when the class
 	// changes; of those like class.FIELD == VALUE, an index finds the classes.
 	// Example: class.driver == related.storage.provisioner

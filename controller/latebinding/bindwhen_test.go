@@ -130,6 +130,45 @@ func TestBindWhenStaysTrue(t *testing.T) {
 	eventually(t, "We should bind it again then.", func(c *assert.CollectT) { assert.Equal(c, 3, s.tried()) })
 }
 
+// TestLateNamespaceOfClassKind has a claim wait until its Namespace is one that a class kind is for.
+func TestLateNamespaceOfClassKind(t *testing.T) {
+	s := newClaimServer(t)
+	s.set(t, "team-a/claim", wantsGold)
+	s.set(t, "other/claim", wantsGold)
+	r := newLateReplica(t, s, lateClaimKind())
+	classKind := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}}
+	classKind.Spec.ClaimKinds = controllertest.Links(lateKind)
+	classKind.Spec.Fits = []v1beta1.Fit{{Name: "Tenant", Expression: "labelSelectorMatches(class.spec.tenants, namespaceObject.metadata.labels)"}}
+	gvk := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}
+	r.golds = inventory.NewClassKind(classKind, gvk, false, r.kind)
+	compiled := selector.NewClaimKind(r.kind, classKind)
+	compiled.Tally = r.registration.Tallies.Tally(lateKind)
+	compiled.Serial = 1
+	r.registration.Inventory.SetClaimKind(compiled)
+	r.follow(t, r.kind, compiled)
+	gold := r.golds.NewClass(&metav1.ObjectMeta{Name: "gold", Labels: map[string]string{"tier": "gold"}},
+		map[string]any{"spec": map[string]any{"tenants": map[string]any{"matchLabels": map[string]any{"tenant": "a"}}}})
+	r.registration.Inventory.SetClasses(inventory.NewClasses(r.golds, []*inventory.Class{gold}))
+	label := func(tenant string) {
+		kinds := compiled.RelatedKinds()
+		require.Len(t, kinds, 1)
+		objects := map[types.NamespacedName]*expression.Object{}
+		for name, tenant := range map[string]string{"team-a": tenant, "other": "b"} {
+			objects[types.NamespacedName{Name: name}] = kinds[0].Fields.Project(
+				map[string]any{"metadata": map[string]any{"name": name, "labels": map[string]any{"tenant": tenant}}})
+		}
+		r.registration.Inventory.SetRelated(inventory.NewObjects(kinds[0], false, objects))
+	}
+	label("c")
+	r.lead(t)
+	r.awaitCounts(t, ClaimCounts{Waiting: 2})
+	r.rounds(t)
+	assert.Equal(t, map[string]string{"team-a/claim": "", "other/claim": ""}, s.classes(), "We should bind no claim of other tenants.")
+	label("a")
+	r.awaitCounts(t, ClaimCounts{Bound: 1, Waiting: 1})
+	assert.Equal(t, map[string]string{"team-a/claim": "gold", "other/claim": ""}, s.classes(), "We should bind when the label changes.")
+}
+
 // TestCostlyClaim has an expression cost too much for one claim, until a plan changes.
 func TestCostlyClaim(t *testing.T) {
 	s := newClaimServer(t)

@@ -186,7 +186,10 @@ func TestSerial(t *testing.T) {
 		{"We should read the claims again where a class kind looks at other fields.", func() {
 			golds.Spec.Fits = []v1beta1.Fit{{Name: "Size", Expression: "claim.spec.size > 1"}}
 		}, 2, 4},
-		{"We should read them again where the registration changed.", func() { k.Generation++ }, 3, 5},
+		{"We should read their Namespaces where a class kind looks at these.", func() {
+			golds.Spec.Fits[0].Expression += " && namespaceObject.metadata.name == 'a'"
+		}, 3, 5},
+		{"We should read them again where the registration changed.", func() { k.Generation++ }, 4, 6},
 	} {
 		step.change()
 		r.register(selector.NewClaimKind(k.DeepCopy(), golds.DeepCopy()), paths)

@@ -224,6 +224,59 @@ func TestRelatedIsWatched(t *testing.T) {
 	})
 }
 
+// TestNamespacesOfClassKinds proves that a claim kind follows Namespaces for as long as one of its class kinds looks at them.
+func TestNamespacesOfClassKinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const name = "as.example.org"
+		w := newRelatedWorld(t)
+		w.run()
+		w.names(name, "")
+		watched := func() (all []string) {
+			for key, k := range w.RelatedKinds.related {
+				if k.kind != nil && key.Resource == "namespaces" {
+					for _, p := range k.kind.Fields.Paths() {
+						all = append(all, p.String())
+					}
+				}
+			}
+			return all
+		}
+		assert.Empty(t, watched(), "We should follow no Namespaces that nobody looks at.")
+		classKind := v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org", Generation: 1}}
+		classKind.Spec.ClaimKinds = controllertest.Links(name)
+		for _, step := range []struct {
+			reason string
+			text   v1beta1.Expression
+			want   []string
+		}{
+			{
+				reason: "We should follow what a class kind looks at.",
+				text:   "namespaceObject.metadata.labels.tenant == class.metadata.name",
+				want:   []string{"metadata.labels[tenant]"},
+			},
+			{
+				reason: "We should follow what it looks at now.",
+				text:   "namespaceObject.metadata.labels.zone == class.metadata.name",
+				want:   []string{"metadata.labels[zone]"},
+			},
+			{
+				reason: "We should follow them no longer than it looks.",
+				text:   "claim.spec.zone == class.metadata.name",
+			},
+		} {
+			classKind.Generation++
+			classKind.Spec.Fits = []v1beta1.Fit{{Name: "Tenant", Expression: step.text}}
+			w.cache.ClassKinds = []v1beta1.ClassKind{classKind}
+			assert.Equal(t, []string{name}, w.claimKindsLookedAt(t.Context(), &classKind), "We should compile the claim kind again.")
+			_, err := w.reconcileClaimKind(t.Context(), name)
+			require.NoError(t, err)
+			assert.Equal(t, step.want, watched(), step.reason)
+		}
+		w.cache.ClassKinds = nil
+		w.end()
+	})
+}
+
 func TestRelatedIsNotKnown(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string

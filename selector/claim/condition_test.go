@@ -43,6 +43,10 @@ func TestMatchConditionOfBindWhen(t *testing.T) {
 			condition:  "[object].all(claim, (claim.spec.a.all(namespaceObject, namespaceObject == claim.metadata.namespace)\n))",
 		},
 		"Comment":   {reason: "We should end a comment.", expression: "claim.spec.a // claim", condition: "[object].all(claim, (claim.spec.a // claim\n))"},
+		"LabelSelector": {
+			reason:     "The API server does not know our functions.",
+			expression: "labelSelectorMatches(claim.spec.a, claim.metadata.labels)",
+		},
 		"Namespace": {reason: "The API server does not know the namespace.", expression: "claim.spec.a == namespaceObject.metadata.labels.a"},
 		"Related":   {reason: "The API server does not know related objects.", expression: "has(related.plan)"},
 		"Invalid":   {reason: "We should have no condition that does not compile.", expression: "claim.spec.ref.name =="},

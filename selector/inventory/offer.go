@@ -272,7 +272,9 @@ func (d *Demand) Unlinked(classes *ClassKind) *Fault {
 	missesFit := slices.ContainsFunc(classes.ForClaims.Fits, func(f *rules.Fit) bool {
 		return !slices.ContainsFunc(d.rules.LinkedFits, func(l rules.LinkedFit) bool { return l.Name == f.Name })
 	})
-	if !missesFit && classes.fields.Covers(d.rules.LooksAtClass...) && d.reader.LooksAt.Covers(classes.ForClaims.LooksAtClaim...) {
+	looks := classes.ForClaims
+	if !missesFit && classes.fields.Covers(d.rules.LooksAtClass...) && d.reader.LooksAt.Covers(looks.LooksAtClaim...) &&
+		d.rules.CoversNamespace(looks.LooksAtNamespace...) {
 		return nil
 	}
 	return Faultf(v1beta1.ReasonNotSynced,

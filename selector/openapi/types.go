@@ -22,6 +22,9 @@ type Types map[string][]*Schema
 // TypeOf the field of a variable at a path, empty if it is not known, or not the same in all schemas. The error means that
 // none of them has the field: see expression.TypeOf.
 func (t Types) TypeOf(variable string, p fields.Path) (string, error) {
+	if variable == expression.Namespace && len(p) > 1 && p[0] == "metadata" { // Every Namespace has that.
+		return (*Schema)(nil).typeOf(variable, p)
+	}
 	schemas, ok := t[variable]
 	if !ok && len(p) > 0 {
 		variable, p = variable+"."+p[0], p[1:]

@@ -101,9 +101,16 @@ func TestTypes(t *testing.T) {
 		"related.plan.spec.tier > 3":    "line 1, column 24: found no matching overload for '_>_' applied to '(string, int)'",
 		"related.plan.spec.tire == 'a'": "line 1, column 18: the schema has no field related.plan.spec.tire: did you mean related.plan.spec.tier?",
 		"claim.spec.any == 1":           "", // Its schema is not known.
+		"labelSelectorMatches(class.spec.free, namespaceObject.metadata.labels)": "",
+		"labelSelectorMatches(class.spec.tier, namespaceObject.metadata.labels)": "line 1, column 21: found no " +
+			"matching overload for 'labelSelectorMatches' applied to '(string, dyn)'",
+		"labelSelectorMatches(class.spec.free, namespaceObject.metadata.label)": "line 1, column 63: the " +
+			"schema has no field namespaceObject.metadata.label: did you mean namespaceObject.metadata.labels?",
+		"namespaceObject.metadata.name > 3": "line 1, column 31: found no matching overload for '_>_' applied to '(string, int)'",
+		"namespaceObject.spec.any == 1":     "",
 	} {
 		e, err := expression.Compile(text, expression.Bool, expression.Scope{
-			Variables: []string{expression.Claim, expression.Class, expression.Related}, Related: []string{"plan"},
+			Variables: []string{expression.Claim, expression.Class, expression.Namespace, expression.Related}, Related: []string{"plan"},
 		})
 		require.NoError(t, err, text)
 		err = e.CheckTypes(Types{"class": {class}, "claim": {nil}, "related.plan": {class}}.TypeOf)

@@ -21,7 +21,7 @@ import (
 // ForClaims are the expressions of a ClaimKind.
 type ForClaims struct {
 	Related        []Relation
-	Namespaces     *Kind // nil if no expression looks at the namespace
+	Namespaces     *Kind // nil if no expression looks at the namespace, nor one of its class kinds
 	BindWhen       *expression.Expression
 	SelectorFrom   *expression.Expression
 	Fits           []*Fit
@@ -61,12 +61,12 @@ type ForClasses struct {
 
 // looks are what the expressions of a registration look at, and those that do not compile.
 type looks struct {
-	LooksAtClaim, LooksAtClass, namespace []fields.Path
-	related                               map[string][]fields.Path
-	usesRequest                           bool
-	Invalid                               []Invalid
-	compiled                              []compiledField
-	budget                                expression.Budget
+	LooksAtClaim, LooksAtClass, LooksAtNamespace []fields.Path
+	related                                      map[string][]fields.Path
+	usesRequest                                  bool
+	Invalid                                      []Invalid
+	compiled                                     []compiledField
+	budget                                       expression.Budget
 }
 
 func newLooks() looks { return looks{budget: expression.Budget{Left: v1beta1.MaxCompileCost}} }
@@ -125,7 +125,8 @@ func (l *looks) InvalidExpressions() []Invalid { return l.Invalid }
 // UsesRequest reports whether expressions see who asks.
 func (r *ForClaims) UsesRequest() bool { return r.usesRequest }
 
-// NewForClaims compiles the expressions of a ClaimKind, and notes what those of the ClassKinds that name it look at in claims.
+// NewForClaims compiles the expressions of a ClaimKind, and notes what those of the ClassKinds that name it look at in claims and their
+// Namespaces.
 func NewForClaims(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *ForClaims {
 	shared := share(&k.Spec, func() *ForClaims { return compile(k) })
 	r := &ForClaims{}
@@ -133,14 +134,19 @@ func NewForClaims(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *ForCl
 	r.shared = shared
 	classKinds = slices.Clone(classKinds)
 	slices.SortFunc(classKinds, func(a, b *v1beta1.ClassKind) int { return strings.Compare(a.Name, b.Name) }) // A cache has no order.
+	namespace := slices.Clone(r.LooksAtNamespace)
 	for _, ck := range classKinds {
 		of := NewForClasses(ck)
 		r.Linked = append(r.Linked, of.LooksAtClaim...)
+		namespace = append(namespace, of.LooksAtNamespace...)
 		for _, f := range of.Fits {
 			if !slices.ContainsFunc(r.LinkedFits, func(l LinkedFit) bool { return l.Name == f.Name }) {
 				r.LinkedFits = append(r.LinkedFits, LinkedFit{f.Name, f.Text})
 			}
 		}
+	}
+	if len(namespace) > 0 {
+		r.Namespaces = &Kind{Resource: namespaces, Fields: expression.NewFields(namespace...)}
 	}
 	return r
 }
@@ -175,9 +181,6 @@ func compile(k *v1beta1.ClaimKind) *ForClaims {
 	for i := range r.Related {
 		r.Related[i].Kind.Fields = expression.NewFields(r.related[r.Related[i].Kind.Name]...)
 	}
-	if len(r.namespace) > 0 {
-		r.Namespaces = &Kind{Resource: namespaces, Fields: expression.NewFields(r.namespace...)}
-	}
 	return r
 }
 
@@ -206,6 +209,9 @@ func Scope(s *v1beta1.ClaimKindSpec, more ...string) expression.Scope {
 // usageScope is that of how much a claim uses.
 var usageScope = expression.Scope{Variables: []string{expression.Claim}}
 
+// ofFits is the scope of the fits of a ClassKind.
+var ofFits = expression.Scope{Variables: []string{expression.Claim, expression.Class, expression.Namespace}}
+
 var ofClassAlone = expression.Scope{Variables: []string{expression.Class}}
 
 // NewForClasses compiles the expressions of a ClassKind.
@@ -216,7 +222,7 @@ func NewForClasses(k *v1beta1.ClassKind) *ForClasses {
 func compileForClasses(k *v1beta1.ClassKind) *ForClasses {
 	r := &ForClasses{looks: newLooks()}
 	for _, f := range k.Spec.Fits {
-		r.addFit(&r.Fits, "spec.fits", f, expression.Scope{Variables: []string{expression.Claim, expression.Class}})
+		r.addFit(&r.Fits, "spec.fits", f, ofFits)
 	}
 	r.OfferWhen = r.compile("spec.offerWhen", k.Spec.OfferWhen, expression.Bool, ofClassAlone)
 	r.Weight = r.compile("spec.weight.expression", k.Spec.Weight.Expression, expression.Number, ofClassAlone)
@@ -277,7 +283,7 @@ func (l *looks) compile(field string, text v1beta1.Expression, result expression
 	l.compiled = append(l.compiled, compiledField{field, e})
 	l.LooksAtClaim = append(l.LooksAtClaim, e.Looks(expression.Claim)...)
 	l.LooksAtClass = append(l.LooksAtClass, e.Looks(expression.Class)...)
-	l.namespace = append(l.namespace, e.Looks(expression.Namespace)...)
+	l.LooksAtNamespace = append(l.LooksAtNamespace, e.Looks(expression.Namespace)...)
 	for _, p := range e.Looks(expression.Related) {
 		if l.related == nil {
 			l.related = map[string][]fields.Path{}
@@ -297,6 +303,11 @@ func ReadsClaimAlone(e *expression.Expression) bool {
 func (r *ForClaims) IsEmpty() bool {
 	return len(r.Related) == 0 && r.BindWhen == nil && r.SelectorFrom == nil && len(r.Fits) == 0 && r.Score == nil &&
 		r.Seed == nil && r.Usage == nil && r.PartitionClass == nil
+}
+
+// CoversNamespace reports whether all these paths are read of the claim's Namespace.
+func (r *ForClaims) CoversNamespace(paths ...fields.Path) bool {
+	return len(paths) == 0 || r.Namespaces != nil && r.Namespaces.Fields.Covers(paths...)
 }
 
 // FitLooks is what fits look at in a class.

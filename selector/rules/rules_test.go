@@ -45,6 +45,82 @@ func TestInvalidExpressions(t *testing.T) {
 	}
 }
 
+// TestNamespaceOfClassKinds proves that a claim kind reads of Namespaces what its class kinds look at, and shares that with no other.
+func TestNamespaceOfClassKinds(t *testing.T) {
+	kind := func(name string, text v1beta1.Expression) *v1beta1.ClassKind {
+		return &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.ClassKindSpec{
+			Fits: []v1beta1.Fit{{Name: "A", Expression: text}},
+		}}
+	}
+	const own = "class.spec.a == namespaceObject.metadata.name"
+	tenant, zone := kind("as.example.org", "class.spec.a == namespaceObject.metadata.labels.tenant"), kind("bs.example.org", "namespaceObject.metadata.labels.zone == 'a'")
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec)
+		kinds  []*v1beta1.ClassKind
+		want   []string
+	}{
+		"None": {
+			reason: "We should read no Namespace where nothing looks at it",
+			kinds:  []*v1beta1.ClassKind{kind("as.example.org", "class.spec.a == claim.spec.a")},
+		},
+		"ClassKind": {
+			reason: "We should read what a class kind alone looks at",
+			kinds:  []*v1beta1.ClassKind{tenant},
+			want:   []string{"metadata.labels[tenant]"},
+		},
+		"ClassKinds": {
+			reason: "We should read what several look at",
+			kinds:  []*v1beta1.ClassKind{zone, tenant},
+			want:   []string{"metadata.labels[tenant]", "metadata.labels[zone]"},
+		},
+		"Both": {
+			reason: "We should read what the claim kind looks at, too",
+			change: selectortest.Fits(own),
+			kinds:  []*v1beta1.ClassKind{tenant},
+			want:   []string{"metadata.labels[tenant]", "metadata.name"},
+		},
+		"ClaimKind": {
+			reason: "We should not keep what another compilation of the claim kind looks at",
+			change: selectortest.Fits(own),
+			want:   []string{"metadata.name"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			claims := selectortest.ClaimKind()
+			if tc.change != nil {
+				tc.change(&claims.Spec, &v1beta1.ClassKindSpec{})
+			}
+			for range 2 {
+				compiled := NewForClaims(claims, tc.kinds...)
+				require.Empty(t, compiled.Invalid, tc.reason)
+				var got []string
+				if compiled.Namespaces != nil {
+					assert.Equal(t, "namespaces", compiled.Namespaces.Resource)
+					assert.True(t, compiled.Namespaces.MetadataOnly(), tc.reason)
+					for _, p := range compiled.Namespaces.Fields.Paths() {
+						got = append(got, p.String())
+					}
+				}
+				assert.Equal(t, tc.want, got, tc.reason)
+			}
+			assert.Nil(t, NewForClaims(selectortest.ClaimKind()).Namespaces, tc.reason)
+		})
+	}
+	for field, k := range map[string]*v1beta1.ClassKind{
+		"spec.offerWhen":                 {Spec: v1beta1.ClassKindSpec{OfferWhen: "namespaceObject.metadata.name == 'a'"}},
+		"spec.weight.expression":         {Spec: v1beta1.ClassKindSpec{Weight: v1beta1.Source{Expression: "size(namespaceObject.metadata.name)"}}},
+		"spec.fits[A].expression":        kind("as.example.org", "related.plan.spec.a == class.spec.a"),
+		"spec.default.expression":        {Spec: v1beta1.ClassKindSpec{Default: v1beta1.Source{Expression: "namespaceObject.metadata.name == 'a'"}}},
+		"spec.capacity.total.expression": {Spec: v1beta1.ClassKindSpec{Capacity: &v1beta1.Capacity{Total: v1beta1.Source{Expression: "size(namespaceObject.metadata.name)"}}}},
+	} {
+		invalid := InvalidOfClasses(k)
+		require.Len(t, invalid, 1, "We should let nothing but fits look at the Namespace: %s", field)
+		assert.Equal(t, field, invalid[0].Field)
+		assert.Contains(t, invalid[0].Error(), "cannot be used here; the variable")
+	}
+}
+
 // TestSameFits proves that a claim kind stays the same if its class kinds are listed in another
 // order, and not if a filter would say something else.
 func TestSameFits(t *testing.T) {

@@ -521,6 +521,33 @@ func TestExplainCluster(t *testing.T) {
 			},
 			want: []string{"bound to "},
 		},
+		"NamespaceOfClassKind": {
+			reason: "We should read the namespace at which a class kind alone looks.",
+			answers: object{
+				namespacePath: team(nil),
+				classKindsPath: list("classbind.io/v1beta1", "ClassKindList", registration("ClassKind", "fastclasses.example.org", object{
+					"claimKinds": []object{{"name": "databases.example.org"}},
+					"default":    object{"annotation": "default"},
+					"weight":     object{"annotation": "weight"},
+					"fits":       []object{{"name": "Tenant", "expression": "namespaceObject.metadata.annotations.tier == 'gold' && claim.metadata.name != 'a'"}},
+				}, condition("True", "Served"))),
+			},
+			want: []string{"bound to "},
+		},
+		"NamespaceOfClassKindAgainst": {
+			reason: "We should show what such an expression saw.",
+			answers: object{
+				namespacePath: team(nil),
+				classKindsPath: list("classbind.io/v1beta1", "ClassKindList", registration("ClassKind", "fastclasses.example.org", object{
+					"claimKinds": []object{{"name": "databases.example.org"}},
+					"default":    object{"annotation": "default"},
+					"weight":     object{"annotation": "weight"},
+					"fits":       []object{{"name": "Tenant", "expression": "namespaceObject.metadata.annotations.tier == class.metadata.name"}},
+				}, condition("True", "Served"))),
+			},
+			status: exit.Unmatched,
+			want:   []string{`namespaceObject.metadata.annotations.tier = "gold"`},
+		},
 		"WithoutClassbind": {
 			reason: "We should say what is missing in a cluster without classbind.",
 			answers: object{

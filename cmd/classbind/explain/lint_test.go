@@ -144,6 +144,15 @@ func TestLint(t *testing.T) {
 					"you mean class.spec.sizeGiB? (InvalidExpression)",
 			},
 		},
+		"ExpressionOfClassKind": {
+			reason: "We should check the types in a class kind that looks at the namespace.",
+			manifests: both + lintClaimKind(right) + lintClassKind("{claimKinds: [{name: claims.shop.test}], fits: [{name: Tenant, "+
+				"expression: 'labelSelectorMatches(class.spec.size, namespaceObject.metadata.labels)'}]}"),
+			want: []string{
+				"error: ClassKind/classes.shop.test: spec.fits[Tenant].expression: line 1, column 32: the schema has no field class.spec.size: did " +
+					"you mean class.spec.sizeGiB? (InvalidExpression)",
+			},
+		},
 		"OfClasses": {
 			reason: "We should name each class, at its line.",
 			manifests: lintClaimKind(right) + lintClassKind("{claimKinds: [{name: claims.shop.test}], capacity: {}}") + lintClass("a", "classbind.io/default: 'yes'") +

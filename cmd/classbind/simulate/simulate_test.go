@@ -87,6 +87,8 @@ func simulate(t *testing.T, spec, files, change string, args ...string) (*Report
 
 func TestSimulate(t *testing.T) {
 	t.Parallel()
+	ofTenantA := strings.Replace(registrations[strings.Index(registrations, "---\n"):], "]}\n",
+		"], fits: [{name: Tenant, expression: \"labelSelectorMatches({'matchLabels': {'tenant': 'a'}}, namespaceObject.metadata.labels)\"}]}\n", 1)
 	for name, tc := range map[string]struct {
 		reason, spec, change string
 		args                 []string
@@ -137,6 +139,18 @@ func TestSimulate(t *testing.T) {
 				`"related.plan.spec.tier == 'all'"}]}`,
 			change: "apiVersion: test.io/v1\nkind: Plan\nmetadata: {namespace: team, name: small}\nspec: {tier: none}\n",
 			lost:   2, status: exit.Broken, text: "without a class",
+		},
+		"of the namespace": {
+			reason: "We should see that a class kind is for a namespace.",
+			change: ofTenantA + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: team, labels: {tenant: a}}\n",
+			text:   "2 claims: none would get another class",
+		},
+		"of other namespaces": {
+			reason: "We should see that a class kind is not for a namespace.",
+			change: ofTenantA + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: team, labels: {tenant: b}}\n",
+			lost:   2,
+			status: exit.Broken,
+			text:   "without a class",
 		},
 		"fault": {
 			reason: "We should say that all claims are refused if an expression does not compile.",
