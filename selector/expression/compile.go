@@ -346,7 +346,7 @@ func shortChains(base *cel.Env) cel.EnvOption {
 }
 
 // mustBeConstant returns the part of a call that must be a constant, nil if there is none, and
-// what it is: a text that is put into another one many times, or a pattern.
+// what it is: a text that is put into another one many times, or a pattern that may match many times.
 func mustBeConstant(call ast.CallExpr) (part ast.Expr, what string) {
 	all := call.Args()
 	if call.IsMemberFunction() {
@@ -354,7 +354,7 @@ func mustBeConstant(call ast.CallExpr) (part ast.Expr, what string) {
 	}
 	at := 1
 	switch call.FunctionName() {
-	case "matches", "find", "findAll":
+	case "find", "findAll":
 		what = "pattern"
 	case "join":
 		what = "separator"

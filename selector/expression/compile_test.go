@@ -115,13 +115,13 @@ func TestCompileErrors(t *testing.T) {
 			"class.a.matches('[')\n                ^",
 		},
 		"Pattern": {
-			"We should not compile patterns of claims", "'a'.matches(claim.a)", Bool, ofClaim,
-			"line 1, column 12: the pattern of matches must be a constant text",
+			"We should not compile patterns of claims", "'a'.find(claim.a) == ''", Bool, ofClaim,
+			"line 1, column 9: the pattern of find must be a constant text",
 			"",
 		},
 		"Global": {
-			"We should not compile patterns of claims", "matches('a', claim.a)", Bool, ofClaim,
-			"line 1, column 8: the pattern of matches must be a constant text",
+			"We should not compile patterns of claims", "'a'.findAll(claim.a) == []", Bool, ofClaim,
+			"line 1, column 12: the pattern of findAll must be a constant text",
 			"",
 		},
 		"Replacement": {

@@ -61,6 +61,7 @@ func Detail(err error) string {
 const (
 	wrongType       = "a value has the wrong type"
 	invalidSelector = "the label selector is invalid"
+	invalidPattern  = "a pattern is malformed, is longer than 256 bytes, or has (?i) or \\p"
 )
 
 // errorKinds are the kinds of errors of CEL and Kubernetes' libraries, by a part of their text. The first that fits counts.
@@ -68,6 +69,7 @@ var errorKinds = []struct{ part, kind string }{
 	{keyIsWrong, keyIsWrong},
 	{fieldIsWrong, fieldIsWrong},
 	{invalidSelector, invalidSelector},
+	{invalidPattern, invalidPattern},
 	{isNotKnown, "a variable is not known"},
 	{"no such key", "no such key"},
 	{"no such overload", wrongType},

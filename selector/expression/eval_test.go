@@ -2,6 +2,7 @@ package expression
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"runtime"
 	"strconv"
@@ -97,6 +98,44 @@ func TestEvaluationErrors(t *testing.T) {
 		require.EqualError(t, err, tc.want, tc.text)
 		assert.Equal(t, strings.Contains(tc.want, "related.other"), errors.Is(err, ErrAbsent), tc.text)
 		assert.LessOrEqual(t, len(err.Error()), v1beta1.MaxShownBytes)
+	}
+}
+
+// TestMatchesOfAny compares patterns that are values with those that are constants.
+func TestMatchesOfAny(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason, text, pattern string
+		want                  bool
+		err                   string
+	}{
+		"Match":    {reason: "We should match", text: "team-a", pattern: "^team-.*$", want: true},
+		"Part":     {reason: "We should find a part, as CEL does", text: "my-team-a", pattern: "team-[a-c]", want: true},
+		"None":     {reason: "We should not match", text: "other", pattern: "^team-"},
+		"Empty":    {reason: "We should match an empty pattern", text: "team-a", want: true},
+		"Group":    {reason: "We should read groups", text: "ab", pattern: "^(?:a)(?P<x>b)$", want: true},
+		"Longest":  {reason: "We should read a pattern of the greatest length", text: "a", pattern: strings.Repeat("a?", 128), want: true},
+		"TooLong":  {reason: "We should read none that is longer", text: "a", pattern: strings.Repeat("a?", 128) + "a", err: invalidPattern},
+		"Invalid":  {reason: "We should refuse what is no pattern", text: "a", pattern: "(", err: invalidPattern},
+		"Fold":     {reason: "We should not go through all of Unicode", text: "a", pattern: "(?i)[a-\\x{1E943}]", err: invalidPattern},
+		"FoldToo":  {reason: "We should not go through all of Unicode", text: "a", pattern: "(?s-Ui:a)", err: invalidPattern},
+		"Category": {reason: "We should not read a category", text: "a", pattern: `\pL`, err: invalidPattern},
+		"Repeated": {reason: "We should not compile more than is paid for", text: "a", pattern: "((a{30}){30})", err: ErrBudget.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := &Input{Claim: map[string]any{"a": tc.text}, Class: wholeObject(map[string]any{"b": tc.pattern, "c": int64(1)})}
+			got, err := compiled(t, "claim.a.matches(class.b)", Bool).Bool(in, &Budget{plenty})
+			if tc.err != "" {
+				require.EqualError(t, err, tc.err, tc.reason)
+				return
+			}
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, tc.want, got, tc.reason)
+			constant, err := compiled(t, fmt.Sprintf("claim.a.matches(%q)", tc.pattern), Bool).Bool(in, &Budget{plenty})
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, constant, got, "We should match as with a constant.")
+			_, err = compiled(t, "claim.a.matches(class.c)", Bool).Bool(in, &Budget{plenty})
+			require.EqualError(t, err, wrongType, "We should want a string.")
+		})
 	}
 }
 

@@ -330,6 +330,22 @@ func highestPrice(t *testing.T, function string, o *decls.OverloadDecl, dynamic 
 	return worst, said
 }
 
+// TestPricesOfPatterns has matches compile the patterns, and go through the strings, that take the longest for what they pay.
+func TestPricesOfPatterns(t *testing.T) {
+	p := compiledIn(t, env(), "claim.times.all(t, optional.of(arg0.matches(arg1)).hasValue() || true)", []*cel.Type{cel.DynType, cel.DynType})
+	for _, pattern := range []string{
+		"", "^[a-z]+$", "(a|b|ab)*c", "[a-z]{100}b", "((a*)*)*b", "(a{10}){10}", "a{300}", strings.Repeat("(", 100) + strings.Repeat(")*", 50) + strings.Repeat(")", 50),
+		strings.Repeat("(a|b)?", 42), strings.Repeat("[^a]", 64), strings.Repeat(`\W`, 128), strings.Repeat("[[:^alpha:]]", 21), strings.Repeat(".", 256),
+		strings.Repeat("a|", 127) + "b", strings.Repeat("[a-z]|", 42), strings.Repeat("[a-\\x{1E943}]", 18), strings.Repeat("é", 128), "(", "a{1001}", strings.Repeat("a?", 128),
+		strings.Repeat("x*", 30) + "y", "^(?:a|aa|aaa)*$", strings.Repeat(`\b`, 128), strings.Repeat("a", 256), "(?s)" + strings.Repeat(".*", 100),
+	} {
+		for _, text := range []string{"", "namespace-of-a-team", strings.Repeat("a", 63), longTexts()[0], longTexts()[5], longTexts()[6]} {
+			times, took, spent := excess(p, []ref.Val{types.String(text), types.String(pattern)})
+			assert.LessOrEqual(t, times, slack, "%.40q.matches(%.60q) should pay for what it does: it took %v for %d units", text, pattern, took, spent)
+		}
+	}
+}
+
 // constantOf is what stands for an argument that must be a constant.
 func constantOf(function string, i int) string {
 	switch {

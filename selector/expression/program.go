@@ -2,6 +2,7 @@ package expression
 
 import (
 	"fmt"
+	"regexp"
 	"regexp/syntax"
 	"sync"
 
@@ -235,10 +236,12 @@ func newCall(call interpreter.InterpretableCall, p price) (interpreter.Interpret
 		if r.Function != call.Function() || len(args) <= r.RegexIndex {
 			continue
 		}
-		if constant, ok := args[r.RegexIndex].(interpreter.InterpretableConst); ok {
-			pattern, _ := constant.Value().(types.String)
-			return newMatch(r, call, string(pattern))
+		constant, ok := args[r.RegexIndex].(interpreter.InterpretableConst)
+		if !ok { // It is matches: see mustBeConstant.
+			return newMatchOfAny(call, args[0], args[1]), nil
 		}
+		pattern, _ := constant.Value().(types.String)
+		return newMatch(r, call, string(pattern))
 	}
 	c := &meteredCall{InterpretableCall: call, args: args, price: p}
 	var ok bool
@@ -329,6 +332,52 @@ func newMatch(r *interpreter.RegexOptimization, call interpreter.InterpretableCa
 	}
 	args[0] = newString(args[0], perByte)
 	return r.Factory(withArgs{call, args}, pattern)
+}
+
+// newMatchOfAny is a call of matches with a pattern that is a value, which is compiled for the call, and pays for that before.
+func newMatchOfAny(call interpreter.InterpretableCall, text, pattern interpreter.InterpretableV2) interpreter.InterpretableV2 {
+	return metered{call, func(frame *interpreter.ExecutionFrame) ref.Val {
+		values := []ref.Val{text.Exec(frame), pattern.Exec(frame)}
+		for _, v := range values {
+			if types.IsUnknownOrError(v) {
+				return v
+			}
+		}
+		s, isText := values[0].(types.String)
+		p, isPattern := values[1].(types.String)
+		if !isText || !isPattern {
+			return types.LabelErrNode(call.ID(), types.NewErr("no such overload: matches"))
+		}
+		return types.LabelErrNode(call.ID(), matchAny(activationOf(frame), string(s), string(p)))
+	}}
+}
+
+const (
+	// maxPattern is how many bytes a pattern that is a value may have.
+	maxPattern = 256
+	// patternByteCost is what a byte of it costs to parse, and stateCost what a state costs to compile.
+	patternByteCost, stateCost = 20, 20
+)
+
+// folds are what makes a class of characters slow to parse: it may go through all of Unicode.
+var folds = regexp.MustCompile(`\(\?[a-zA-Z-]*i|\\[pP]`)
+
+func matchAny(a *activation, text, pattern string) ref.Val {
+	if len(pattern) > maxPattern || folds.MatchString(pattern) {
+		return types.NewErr(invalidPattern)
+	}
+	a.take(1 + patternByteCost*uint64(len(pattern)))
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return types.NewErr(invalidPattern)
+	}
+	n := states(parsed)
+	a.take(stateCost*n + uint64(len(text)+1)*(1+n/statesPerUnit))
+	compiled, err := regexp.Compile(pattern)
+	if err != nil {
+		return types.NewErr(invalidPattern)
+	}
+	return types.Bool(compiled.MatchString(text))
 }
 
 // states of a pattern, at most. They are counted before they are made.
