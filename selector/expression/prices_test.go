@@ -334,10 +334,31 @@ func highestPrice(t *testing.T, function string, o *decls.OverloadDecl, dynamic 
 func TestPricesOfPatterns(t *testing.T) {
 	p := compiledIn(t, env(), "claim.times.all(t, optional.of(arg0.matches(arg1)).hasValue() || true)", []*cel.Type{cel.DynType, cel.DynType})
 	for _, pattern := range []string{
-		"", "^[a-z]+$", "(a|b|ab)*c", "[a-z]{100}b", "((a*)*)*b", "(a{10}){10}", "a{300}", strings.Repeat("(", 100) + strings.Repeat(")*", 50) + strings.Repeat(")", 50),
-		strings.Repeat("(a|b)?", 42), strings.Repeat("[^a]", 64), strings.Repeat(`\W`, 128), strings.Repeat("[[:^alpha:]]", 21), strings.Repeat(".", 256),
-		strings.Repeat("a|", 127) + "b", strings.Repeat("[a-z]|", 42), strings.Repeat("[a-\\x{1E943}]", 18), strings.Repeat("é", 128), "(", "a{1001}", strings.Repeat("a?", 128),
-		strings.Repeat("x*", 30) + "y", "^(?:a|aa|aaa)*$", strings.Repeat(`\b`, 128), strings.Repeat("a", 256), "(?s)" + strings.Repeat(".*", 100),
+		"",
+		"^[a-z]+$",
+		"(a|b|ab)*c",
+		"[a-z]{100}b",
+		"((a*)*)*b",
+		"(a{10}){10}",
+		"a{300}",
+		strings.Repeat("(", 100) + strings.Repeat(")*", 50) + strings.Repeat(")", 50),
+		strings.Repeat("(a|b)?", 42),
+		strings.Repeat("[^a]", 64),
+		strings.Repeat(`\W`, 128),
+		strings.Repeat("[[:^alpha:]]", 21),
+		strings.Repeat(".", 256),
+		strings.Repeat("a|", 127) + "b",
+		strings.Repeat("[a-z]|", 42),
+		strings.Repeat("[a-\\x{1E943}]", 18),
+		strings.Repeat("é", 128),
+		"(",
+		"a{1001}",
+		strings.Repeat("a?", 128),
+		strings.Repeat("x*", 30) + "y",
+		"^(?:a|aa|aaa)*$",
+		strings.Repeat(`\b`, 128),
+		strings.Repeat("a", 256),
+		"(?s)" + strings.Repeat(".*", 100),
 	} {
 		for _, text := range []string{"", "namespace-of-a-team", strings.Repeat("a", 63), longTexts()[0], longTexts()[5], longTexts()[6]} {
 			times, took, spent := excess(p, []ref.Val{types.String(text), types.String(pattern)})

@@ -53,7 +53,8 @@ func TestNamespaceOfClassKinds(t *testing.T) {
 		}}
 	}
 	const own = "class.spec.a == namespaceObject.metadata.name"
-	tenant, zone := kind("as.example.org", "class.spec.a == namespaceObject.metadata.labels.tenant"), kind("bs.example.org", "namespaceObject.metadata.labels.zone == 'a'")
+	tenant, zone := kind("as.example.org", "class.spec.a == namespaceObject.metadata.labels.tenant"),
+		kind("bs.example.org", "namespaceObject.metadata.labels.zone == 'a'")
 	for name, tc := range map[string]struct {
 		reason string
 		change func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec)
@@ -108,11 +109,13 @@ func TestNamespaceOfClassKinds(t *testing.T) {
 		})
 	}
 	for field, k := range map[string]*v1beta1.ClassKind{
-		"spec.offerWhen":                 {Spec: v1beta1.ClassKindSpec{OfferWhen: "namespaceObject.metadata.name == 'a'"}},
-		"spec.weight.expression":         {Spec: v1beta1.ClassKindSpec{Weight: v1beta1.Source{Expression: "size(namespaceObject.metadata.name)"}}},
-		"spec.fits[A].expression":        kind("as.example.org", "related.plan.spec.a == class.spec.a"),
-		"spec.default.expression":        {Spec: v1beta1.ClassKindSpec{Default: v1beta1.Source{Expression: "namespaceObject.metadata.name == 'a'"}}},
-		"spec.capacity.total.expression": {Spec: v1beta1.ClassKindSpec{Capacity: &v1beta1.Capacity{Total: v1beta1.Source{Expression: "size(namespaceObject.metadata.name)"}}}},
+		"spec.offerWhen":          {Spec: v1beta1.ClassKindSpec{OfferWhen: "namespaceObject.metadata.name == 'a'"}},
+		"spec.weight.expression":  {Spec: v1beta1.ClassKindSpec{Weight: v1beta1.Source{Expression: "size(namespaceObject.metadata.name)"}}},
+		"spec.fits[A].expression": kind("as.example.org", "related.plan.spec.a == class.spec.a"),
+		"spec.default.expression": {Spec: v1beta1.ClassKindSpec{Default: v1beta1.Source{Expression: "namespaceObject.metadata.name == 'a'"}}},
+		"spec.capacity.total.expression": {Spec: v1beta1.ClassKindSpec{Capacity: &v1beta1.Capacity{
+			Total: v1beta1.Source{Expression: "size(namespaceObject.metadata.name)"},
+		}}},
 	} {
 		invalid := InvalidOfClasses(k)
 		require.Len(t, invalid, 1, "We should let nothing but fits look at the Namespace: %s", field)
