@@ -21,9 +21,9 @@ func status(of, is string) string {
 func of(kind, namespace, name, labels string, fields ...string) string {
 	at := strings.LastIndexByte(kind, '.')
 	if namespace != "" {
-		namespace = ", namespace: " + namespace
+		namespace = fmt.Sprintf(", namespace: %q", namespace) // YAML takes on and yes for true.
 	}
-	head := fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %s%s, labels: {%s}, annotations: {classbind.io/class-selector: yes}}\n",
+	head := fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %s%s, labels: {%s}, annotations: {classbind.io/class-selector: 'yes'}}\n",
 		kind[:at], kind[at+1:], name, namespace, labels)
 	return head + strings.Join(fields, "\n")
 }
@@ -92,7 +92,7 @@ func TestPresetsOfferWhatWorks(t *testing.T) {
 			scoped("Namespaced", service, "inferenceservices"), scoped("Cluster", runtime, "clusterservingruntimes"),
 			scoped("Namespaced", "serving.kserve.io/v1alpha1.ServingRuntime", "servingruntimes"),
 			strings.Replace(of(runtime, "", "main", yes, "spec: {containers: [], supportedModelFormats: ["+formats+"]}"),
-				"classbind.io/class-selector: yes", "classbind.io/default: 'true'", 1),
+				"classbind.io/class-selector: 'yes'", "classbind.io/default: 'true'", 1),
 		}
 	}
 	model := func(name, format string) string {
@@ -100,7 +100,7 @@ func TestPresetsOfferWhatWorks(t *testing.T) {
 		if strings.HasPrefix(name, "selecting") {
 			return text
 		}
-		return strings.Replace(text, ", annotations: {classbind.io/class-selector: yes}", "", 1)
+		return strings.Replace(text, ", annotations: {classbind.io/class-selector: 'yes'}", "", 1)
 	}
 	owned := func(kind, name, apiVersion, owner string) string {
 		text := selecting(kind, "team", name, "spec: {}")
