@@ -42,7 +42,7 @@ func TestMatchConditionOfBindWhen(t *testing.T) {
 			expression: "claim.spec.a.all(namespaceObject, namespaceObject == claim.metadata.namespace)",
 			condition:  "[object].all(claim, (claim.spec.a.all(namespaceObject, namespaceObject == claim.metadata.namespace)\n))",
 		},
-		"Comment":   {reason: "We should end a comment.", expression: "claim.spec.a // claim", condition: "[object].all(claim, (claim.spec.a // claim\n))"},
+		"Comment": {reason: "We should end a comment.", expression: "claim.spec.a // claim", condition: "[object].all(claim, (claim.spec.a // claim\n))"},
 		"LabelSelector": {
 			reason:     "The API server does not know our functions.",
 			expression: "labelSelectorMatches(claim.spec.a, claim.metadata.labels)",

@@ -3,8 +3,10 @@ package expression
 
 import (
 	"fmt"
+	"regexp"
 	"regexp/syntax"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -78,7 +80,7 @@ func CompileWithin(text string, result Result, scope Scope, budget *Budget) (*Ex
 		_ = budget.take(malformedCost) // The parser looks for what is meant.
 		return nil, newError(text, issues, scope)
 	}
-	if budget.take(compileCost(parsed.NativeRep())) != nil {
+	if budget.take(compileCost(parsed.NativeRep(), budget.Left)) != nil {
 		return nil, tooDear(text)
 	}
 	if err := newSearch(parsed.NativeRep(), scope).err; err != nil {
@@ -94,7 +96,7 @@ func CompileWithin(text string, result Result, scope Scope, budget *Budget) (*Ex
 
 func tooDear(text string) *Error {
 	return &Error{1, 1, "is too costly to compile, with those before it: make them shorter, " +
-		"with fewer loops, lists or maps in each other, and fewer repetitions in patterns", text}
+		"with fewer loops, lists or maps in each other, and fewer repetitions, categories like \\pL and ranges after (?i) in patterns", text}
 }
 
 const (
@@ -120,8 +122,43 @@ func parseCost(text string) (cost uint64) {
 	return cost
 }
 
-// compileCost of a parsed expression, in units of a microsecond and 2 KiB at most. A byte of its text costs one, too.
-func compileCost(tree *ast.AST) (cost uint64) {
+const (
+	// categoryCost is what a category of characters, such as \pL, costs to parse: it has hundreds of ranges.
+	categoryCost = 200
+	// foldsPerUnit are the characters of a range that a unit pays for if the pattern ignores case: the parser goes through each.
+	foldsPerUnit = 6
+	// lastFold is the last character that has a case.
+	lastFold = 0x1E943
+)
+
+// rangeEnd is what may be the end of a range in a pattern: a number, another escape, or a character.
+var rangeEnd = regexp.MustCompile(`-(?:\\x(?:\{([0-9A-Fa-f]+)|([0-9A-Fa-f]{2}))|(\\)|([^-]))`)
+
+// parsePatternCost of a pattern, from its text. A range pays as if it began at 0, because only the parser knows where it begins.
+func parsePatternCost(pattern string) (cost uint64) {
+	cost = categoryCost * uint64(strings.Count(pattern, `\p`)+strings.Count(pattern, `\P`))
+	if !ignoresCase.MatchString(pattern) {
+		return cost
+	}
+	for _, end := range rangeEnd.FindAllStringSubmatch(pattern, -1) {
+		last, _ := utf8.DecodeRuneInString(end[4])
+		switch {
+		case end[1]+end[2] != "":
+			n, err := strconv.ParseUint(end[1]+end[2], 16, 31)
+			if last = rune(n); err != nil { //nolint:gosec // It has 31 bits.
+				last = lastFold
+			}
+		case end[3] != "": // It is octal, if it is a number.
+			last = 0o777
+		}
+		cost += 1 + uint64(min(last, lastFold))/foldsPerUnit //nolint:gosec // It is not negative.
+	}
+	return cost
+}
+
+// compileCost of a parsed expression, in units of a microsecond and 2 KiB at most. A byte of its text costs one, too. No pattern is
+// parsed that costs more than is left.
+func compileCost(tree *ast.AST, left uint64) (cost uint64) {
 	walk(tree, func(e ast.NavigableExpr) {
 		within := uint64(0)
 		for above := parentOf(e); above != nil; above = parentOf(above) {
@@ -136,10 +173,15 @@ func compileCost(tree *ast.AST) (cost uint64) {
 			return
 		}
 		for _, arg := range e.AsCall().Args() {
-			if text, isText := arg.AsLiteral().(types.String); arg.Kind() == ast.LiteralKind && isText {
-				if pattern, err := syntax.Parse(string(text), syntax.Perl); err == nil {
-					cost += patternState * states(pattern)
-				}
+			text, isText := arg.AsLiteral().(types.String)
+			if arg.Kind() != ast.LiteralKind || !isText {
+				continue
+			}
+			if cost += parsePatternCost(string(text)); cost > left {
+				return
+			}
+			if pattern, err := syntax.Parse(string(text), syntax.Perl); err == nil {
+				cost += patternState * states(pattern)
 			}
 		}
 	})

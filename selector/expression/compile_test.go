@@ -157,7 +157,7 @@ func TestCompileErrors(t *testing.T) {
 		"TooNested": {
 			"We should bound the work", strings.Repeat("(", 1000) + "1" + strings.Repeat(")", 1000), Bool, ofClass,
 			"line 1, column 1: is too costly to compile, with those before it: make them shorter, with fewer loops, lists or maps in each other, and " +
-				"fewer repetitions in patterns",
+				"fewer repetitions, categories like \\pL and ranges after (?i) in patterns",
 			"",
 		},
 		"Undeclared": {

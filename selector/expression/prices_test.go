@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
@@ -363,6 +364,33 @@ func TestPricesOfPatterns(t *testing.T) {
 		for _, text := range []string{"", "namespace-of-a-team", strings.Repeat("a", 63), longTexts()[0], longTexts()[5], longTexts()[6]} {
 			times, took, spent := excess(p, []ref.Val{types.String(text), types.String(pattern)})
 			assert.LessOrEqual(t, times, slack, "%.40q.matches(%.60q) should pay for what it does: it took %v for %d units", text, pattern, took, spent)
+		}
+	}
+}
+
+// TestPricesOfConstantPatterns compiles the patterns that take the longest for what they pay, each as long as an expression may be.
+func TestPricesOfConstantPatterns(t *testing.T) {
+	const length = 2000
+	for _, part := range []string{ // What is before a ~ is not repeated.
+		"a", "a|", "a?", ".*", "[^a]", "[a-z]{9}", `\W`, "é", "(a|b)", `\b`, "[[:^alpha:]]", "[a-\U0001E943]|", `[a-\x{1E943}]`,
+		`\pL`, `\PL|`, `[^\pL]`, `[\p{Greek}a]`, `(?i)\pL`, `(?i)[^\pL]`, `(?i)k`, `(?i)k|`, `(?i)[k]`, `(?i)[^a]`,
+		`(?i)[B-z]`, `(?i)[~B-z`, `(?i)[~B-\777`, `(?i)[B-\x{ff}]`, `(?i)[~B-\xff`, "(?i)[B-ÿ]", "(?i)[а-я]", "(?i)[ぁ-ゖ]", "(?i)[~一-龥", `(?i)[~\d-é-\x{1E943}`,
+		"(?i)[~a-\U0001E943", `(?i)[~--\x{1E942}`, "(?i)[a-\U0001E943]", `(?i)[~a-\x{1E943}`, `(?i)[\x{80}-\x{10FFFF}]`, `(?s-U:(?mi)[~a-\x{1E943}`, "(?i:[a-\U0001E943])",
+	} {
+		start, repeated, isStart := strings.Cut(part, "~")
+		if !isStart {
+			start, repeated = "", part
+		}
+		for _, times := range []int{1, 10, 50, length / utf8.RuneCountInString(part)} {
+			text := "claim.a.matches(r'" + start + strings.Repeat(repeated, times) + "')"
+			budget := &Budget{v1beta1.MaxCompileCost}
+			_, _ = CompileWithin(text, Bool, Scope{Variables: []string{Claim}}, budget)
+			paid := time.Duration(v1beta1.MaxCompileCost-budget.Left) * time.Microsecond
+			enough := time.Duration(slack*float64(paid)) + time.Millisecond/2 // That is what the shortest takes on a busy machine.
+			took := cost.LeastCPU(10, enough, func() {
+				_, _ = CompileWithin(text, Bool, Scope{Variables: []string{Claim}}, &Budget{v1beta1.MaxCompileCost})
+			})
+			assert.LessOrEqual(t, took, enough, "%q, %d times, should pay for what it takes to compile: it took %v, and paid for %v", part, times, took, paid)
 		}
 	}
 }

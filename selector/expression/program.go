@@ -359,11 +359,14 @@ const (
 	patternByteCost, stateCost = 20, 20
 )
 
-// folds are what makes a class of characters slow to parse: it may go through all of Unicode.
-var folds = regexp.MustCompile(`\(\?[a-zA-Z-]*i|\\[pP]`)
+var (
+	// ignoresCase finds a flag, for which the parser goes through all characters of a range, and isCategory a class with hundreds of ranges.
+	ignoresCase = regexp.MustCompile(`\(\?[a-zA-Z-]*i`)
+	isCategory  = regexp.MustCompile(`\\[pP]`)
+)
 
 func matchAny(a *activation, text, pattern string) ref.Val {
-	if len(pattern) > maxPattern || folds.MatchString(pattern) {
+	if len(pattern) > maxPattern || ignoresCase.MatchString(pattern) || isCategory.MatchString(pattern) {
 		return types.NewErr(invalidPattern)
 	}
 	a.take(1 + patternByteCost*uint64(len(pattern)))
