@@ -3,10 +3,8 @@ package expression
 
 import (
 	"fmt"
-	"regexp"
 	"regexp/syntax"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -118,40 +116,6 @@ func parseCost(text string) (cost uint64) {
 			within = max(within, 1) - 1
 		}
 		cost += 1 + within*within/32
-	}
-	return cost
-}
-
-const (
-	// categoryCost is what a category of characters, such as \pL, costs to parse: it has hundreds of ranges.
-	categoryCost = 200
-	// foldsPerUnit are the characters of a range that a unit pays for if the pattern ignores case: the parser goes through each.
-	foldsPerUnit = 6
-	// lastFold is the last character that has a case.
-	lastFold = 0x1E943
-)
-
-// rangeEnd is what may be the end of a range in a pattern: a number, another escape, or a character.
-var rangeEnd = regexp.MustCompile(`-(?:\\x(?:\{([0-9A-Fa-f]+)|([0-9A-Fa-f]{2}))|(\\)|([^-]))`)
-
-// parsePatternCost of a pattern, from its text. A range pays as if it began at 0, because only the parser knows where it begins.
-func parsePatternCost(pattern string) (cost uint64) {
-	cost = categoryCost * uint64(strings.Count(pattern, `\p`)+strings.Count(pattern, `\P`))
-	if !ignoresCase.MatchString(pattern) {
-		return cost
-	}
-	for _, end := range rangeEnd.FindAllStringSubmatch(pattern, -1) {
-		last, _ := utf8.DecodeRuneInString(end[4])
-		switch {
-		case end[1]+end[2] != "":
-			n, err := strconv.ParseUint(end[1]+end[2], 16, 31)
-			if last = rune(n); err != nil { //nolint:gosec // It has 31 bits.
-				last = lastFold
-			}
-		case end[3] != "": // It is octal, if it is a number.
-			last = 0o777
-		}
-		cost += 1 + uint64(min(last, lastFold))/foldsPerUnit //nolint:gosec // It is not negative.
 	}
 	return cost
 }

@@ -38,7 +38,8 @@ func TestLeaseOfAPartition(t *testing.T) {
 	l := held(me, pending("1", "10", 0))
 	encoded := encode(s, l)
 	text := encoded.Annotations[v1beta1.SeatAnnotation]
-	assert.True(t, strings.HasPrefix(text, `claim kind "claims.example.org" in namespace "team", partition "Ä\\nÄ\\n`), "We should say which seat it is: %s", text)
+	assert.True(t, strings.HasPrefix(text, `claim kind "claims.example.org" in namespace "team", partition "Ä\\nÄ\\n`),
+		"We should say which seat it is: %s", text)
 	assert.Less(t, len(text), 300, "We should not copy a partition of any length.")
 	got, err := decode(encoded)
 	require.NoError(t, err)

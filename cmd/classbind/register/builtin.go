@@ -66,7 +66,8 @@ func kindOf(gvk schema.GroupVersionKind) kind {
 func schemaOf(gvk schema.GroupVersionKind) (*openapi.Schema, error) {
 	schemas := map[string]any{}
 	root := schemaOfType(scheme.Scheme.AllKnownTypes()[gvk], schemas)
-	name := strings.TrimPrefix(root["$ref"].(string), reference) //nolint:forcetypeassert // It is a struct.
+	to, _ := root["$ref"].(string) // It has one, because it is a struct.
+	name := strings.TrimPrefix(to, reference)
 	schemas[name].(map[string]any)["x-kubernetes-group-version-kind"] = []any{gvk}
 	text, err := json.Marshal(map[string]any{"components": map[string]any{"schemas": schemas}})
 	if err != nil {
