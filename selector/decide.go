@@ -187,7 +187,8 @@ func (d *Decider) admitted(
 		case gate == nil:
 			order.admit(best)
 		case len(decision.Refused) == v1beta1.MaxRefusals && !asked && !d.Patient:
-			return best, errors.New("so many of the classes that match are not allowed that the others were not checked: narrow the selector")
+			return best, errors.New(
+				"so many of the classes that match are not allowed that the others were not checked: narrow the selector")
 		default:
 			if last.unlikely {
 				unlikely++

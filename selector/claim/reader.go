@@ -121,8 +121,8 @@ func (r *Reader) Read(namespace, name string, object map[string]any) Intake {
 	return in
 }
 
-// ignoredSelector is the warning about the class selector of a claim that is left alone for its empty reference. It is empty if the selector
-// asks for nothing.
+// ignoredSelector is the warning about the class selector of a claim that is left alone for its empty reference. It is empty if the
+// selector asks for nothing.
 func (r *Reader) ignoredSelector(object map[string]any) string {
 	selector, problems := r.classSelector(object)
 	text := ""

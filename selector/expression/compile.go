@@ -93,8 +93,11 @@ func CompileWithin(text string, result Result, scope Scope, budget *Budget) (*Ex
 }
 
 func tooDear(text string) *Error {
-	return &Error{1, 1, "is too costly to compile, with those before it: make them shorter, " +
-		"with fewer loops, lists or maps in each other, and fewer repetitions, categories like \\pL and ranges after (?i) in patterns", text}
+	return &Error{
+		1, 1, "is too costly to compile, with those before it: make them shorter, " +
+			"with fewer loops, lists or maps in each other, and fewer repetitions, categories like \\pL and ranges after (?i) in patterns",
+		text,
+	}
 }
 
 const (

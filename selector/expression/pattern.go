@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/google/cel-go/common/types"
@@ -27,7 +26,7 @@ var rangeEnd = regexp.MustCompile(`-(?:\\x(?:\{([0-9A-Fa-f]+)|([0-9A-Fa-f]{2}))|
 
 // parsePatternCost of a pattern, from its text. A range pays as if it began at 0, because only the parser knows where it begins.
 func parsePatternCost(pattern string) (cost uint64) {
-	cost = categoryCost * uint64(strings.Count(pattern, `\p`)+strings.Count(pattern, `\P`))
+	cost = categoryCost * uint64(len(isCategory.FindAllString(pattern, -1)))
 	if !ignoresCase.MatchString(pattern) {
 		return cost
 	}
@@ -89,7 +88,8 @@ const (
 )
 
 var (
-	// ignoresCase finds a flag, for which the parser goes through all characters of a range, and isCategory a class with hundreds of ranges.
+	// ignoresCase finds a flag, for which the parser goes through all characters of a range, and isCategory a class with hundreds of
+	// ranges.
 	ignoresCase = regexp.MustCompile(`\(\?[a-zA-Z-]*i`)
 	isCategory  = regexp.MustCompile(`\\[pP]`)
 )

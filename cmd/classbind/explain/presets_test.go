@@ -47,7 +47,7 @@ func TestPresetsOfferWhatWorks(t *testing.T) {
 	const yes = "'yes': ''"
 	const (
 		secret, store, clusterStore = "external-secrets.io/v1.ExternalSecret", "external-secrets.io/v1.SecretStore", "external-secrets.io/v1.ClusterSecretStore"
-		ofSecret                    = "spec: {data: [{secretKey: a, remoteRef: {key: a}}]}"
+		remote                      = "spec: {data: [{secretKey: a, remoteRef: {key: a}}]}"
 		gateway, gatewayClass       = "gateway.networking.k8s.io/v1.Gateway", "gateway.networking.k8s.io/v1.GatewayClass"
 		certificate                 = "cert-manager.io/v1.Certificate"
 		issuer, clusterIssuer       = "cert-manager.io/v1.Issuer", "cert-manager.io/v1.ClusterIssuer"
@@ -117,28 +117,28 @@ func TestPresetsOfferWhatWorks(t *testing.T) {
 			reason:  "We should offer a store without conditions to all",
 			presets: "external-secrets",
 			objects: append(stores, of(clusterStore, "", "open", yes, "spec: {}")),
-			claims:  []string{selecting(secret, "web", "a", ofSecret)},
+			claims:  []string{selecting(secret, "web", "a", remote)},
 			want:    []string{"Bound open"},
 		},
 		"StoreByNames": {
 			reason:  "We should offer a store to the namespaces that it names",
 			presets: "external-secrets",
 			objects: append(stores, closedBy("[{namespaces: [payments]}]")),
-			claims:  []string{selecting(secret, "web", "a", ofSecret), selecting(secret, "payments", "b", ofSecret)},
+			claims:  []string{selecting(secret, "web", "a", remote), selecting(secret, "payments", "b", remote)},
 			want:    []string{"Unmatched", "Bound closed"},
 		},
 		"StoreBySelector": {
 			reason:  "We should offer a store to the namespaces that it selects",
 			presets: "external-secrets",
 			objects: append(stores, closedBy("[{namespaceSelector: {matchExpressions: [{key: tenant, operator: In, values: [money]}]}}]")),
-			claims:  []string{selecting(secret, "web", "a", ofSecret), selecting(secret, "payments", "b", ofSecret)},
+			claims:  []string{selecting(secret, "web", "a", remote), selecting(secret, "payments", "b", remote)},
 			want:    []string{"Unmatched", "Bound closed"},
 		},
 		"StoreByRegexes": {
 			reason:  "We should offer a store to the namespaces that its patterns match",
 			presets: "external-secrets",
 			objects: append(stores, closedBy("[{namespaces: [other]}, {namespaceRegexes: ['^x', 'pay.*s$']}]")),
-			claims:  []string{selecting(secret, "web", "a", ofSecret), selecting(secret, "payments", "b", ofSecret)},
+			claims:  []string{selecting(secret, "web", "a", remote), selecting(secret, "payments", "b", remote)},
 			want:    []string{"Unmatched", "Bound closed"},
 		},
 		"StoreReady": {
@@ -146,7 +146,7 @@ func TestPresetsOfferWhatWorks(t *testing.T) {
 			presets: "external-secrets",
 			objects: append(stores, of(clusterStore, "", "failing", yes, "spec: {}", status("Ready", "False")), of(store, "web", "new", yes, "spec: {}"),
 				of(store, "payments", "failing", yes, "spec: {}", status("Ready", "False"))),
-			claims: []string{selecting(secret, "web", "a", ofSecret), selecting(secret, "payments", "b", ofSecret)},
+			claims: []string{selecting(secret, "web", "a", remote), selecting(secret, "payments", "b", remote)},
 			want:   []string{"Bound new", "Unmatched"},
 		},
 		"GatewayClass": {

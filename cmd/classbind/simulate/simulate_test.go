@@ -87,7 +87,8 @@ func simulate(t *testing.T, spec, files, change string, args ...string) (*Report
 
 func TestSimulate(t *testing.T) {
 	t.Parallel()
-	ofTenantA := strings.Replace(registrations[strings.Index(registrations, "---\n"):], "]}\n",
+	_, ofTenantA, _ := strings.Cut(registrations, "---\n")
+	ofTenantA = "---\n" + strings.Replace(ofTenantA, "]}\n",
 		"], fits: [{name: Tenant, expression: \"labelSelectorMatches({'matchLabels': {'tenant': 'a'}}, namespaceObject.metadata.labels)\"}]}\n", 1)
 	for name, tc := range map[string]struct {
 		reason, spec, change string
