@@ -243,7 +243,7 @@ func TestSchema(t *testing.T) {
 			claimKind("a.test", "{choice: {seed: {from: Expression, expression: ''}}}"),
 			"spec.choice.seed.expression: Invalid value",
 		},
-		"RelatedSecrets":  {claimKind("a.test", "{classes: {related: [{name: a, resource: secrets, nameExpression: claim.a}]}}"), "secrets cannot be related"},
+		"RelatedSecrets": {claimKind("a.test", "{classes: {related: [{name: a, resource: secrets, nameExpression: claim.a}]}}"), "secrets cannot be related"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := w.create(t, tc.manifest, client.DryRunAll, strict)
