@@ -363,8 +363,7 @@ func because(e *selector.Explanation) string {
 	text := fmt.Sprintf("%s %s the selector %q%s", one, matches, d.Claim.Selector, usable)
 	switch {
 	case d.Only():
-		text = fmt.Sprintf(
-			"the only class that is there for the claim%s, which has no class selector, and selector.whenAbsent is Only", usable)
+		text = "the only class that is there for the claim" + usable + ", which has no class selector, and selector.whenAbsent is Only"
 	case kind.Reader.Asks(d.Claim.Claim) == nil:
 		text = fmt.Sprintf("%s %s marked default%s, and the claim has no class selector", one, is, usable)
 	case d.Claim.Selector == nil:
