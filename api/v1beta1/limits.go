@@ -136,8 +136,8 @@ const (
 	MaxRegistrationParts = 8
 	// MaxCompileCost limits what it costs to compile the expressions of one ClaimKind or ClassKind. It is a unit for each byte, and four
 	// for each part and for each state of a pattern. It is more within several loops, lists or maps. It is also more for categories of
-	// characters, and for ranges after (?i), in patterns. A unit is at most a microsecond of CPU and 2 KiB. It protects the CPU and the memory of a
-	// replica. Beyond it, the expression is invalid (422), as are those after it.
+	// characters, and for ranges after (?i), in patterns. A unit is at most a microsecond of CPU and 2 KiB. It protects the CPU and the
+	// memory of a replica. Beyond it, the expression is invalid (422), as are those after it.
 	MaxCompileCost = 12_000
 	// MaxRegistrationLinks limits the names of other registrations in one, as its CRD does. It protects the same CPU, and the review is
 	// refused likewise.
