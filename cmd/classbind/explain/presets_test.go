@@ -250,15 +250,17 @@ func TestPresetsOfferWhatWorks(t *testing.T) {
 			presets: "argo-cd",
 			objects: []string{
 				scoped("Namespaced", application, "applications"), scoped("Namespaced", project, "appprojects"),
-				of(project, "argocd", "open", yes, "spec: {sourceNamespaces: [name, 'glob-*', 'on?', '/^reg(a|b)$/', '{left,right}']}"),
+				of(project, "argocd", "open", yes, "spec: {sourceNamespaces: [name, 'glob-*', 'on?', '/^reg(a|b)$/', '{left,right}', 'up,down']}"),
 			},
 			claims: []string{
 				selecting(application, "name", "a", "spec: {}"), selecting(application, "names", "a", "spec: {}"), selecting(application, "glob-a", "a", "spec: {}"),
 				selecting(application, "a-glob-a", "a", "spec: {}"), selecting(application, "one", "a", "spec: {}"), selecting(application, "on", "a", "spec: {}"),
 				selecting(application, "regb", "a", "spec: {}"), selecting(application, "regc", "a", "spec: {}"), selecting(application, "right", "a", "spec: {}"),
+				selecting(application, "upper", "a", "spec: {}"),
 			},
 			want: []string{
 				"Bound open", "Unmatched", "Bound open", "Unmatched", "Bound open", "Unmatched", "Bound open", "Unmatched", "Bound open",
+				"Unmatched",
 			},
 		},
 		"Runtimes": {
@@ -286,7 +288,7 @@ func TestPresetsOfferWhatWorks(t *testing.T) {
 				selecting(volume, "team", "restore-early", "spec: {dataSource: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: early}}"),
 				selecting(volume, "team", "restore-unknown", "spec: {dataSource: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: unknown}}"),
 			},
-			want: []string{"Bound large", "Bound large", "Bound fast", "Unmatched", "Unmatched", "Bound large", "Bound fast", "Unmatched"},
+			want: []string{"Bound large", "Bound large", "Unmatched", "Unmatched", "Unmatched", "Bound large", "Bound fast", "Unmatched"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
