@@ -150,6 +150,14 @@ func (e *Explanation) subject() Subject {
 	return Subject{Claim: d.Claim.Claim, View: d.View, facts: e.facts, only: d.only}
 }
 
+// looksAt is the selector of the classes among which the claim gets its own: nil is for the default classes.
+func (e *Explanation) looksAt() labels.Selector {
+	if e.Decision.only != nil {
+		return labels.Everything()
+	}
+	return e.Decision.asks()
+}
+
 // drops says why a test of the kind drops a class, nil if none does.
 func (e *Explanation) drops(ctx context.Context, c *inventory.Class) *Drop {
 	kind, claim := e.Decision.View.Kind, e.subject()
@@ -214,10 +222,7 @@ func (e *Explanation) setOdds() {
 // that are not default. With one, these are the classes that it matches and the index did not find, because an equality term is not true
 // of them, and those that it does not match.
 func (e *Explanation) addOthers(ctx context.Context, asked map[*inventory.Class]bool) {
-	d, selector := &e.Decision, e.Decision.asks()
-	if d.only != nil {
-		selector = labels.Everything()
-	}
+	d, selector := &e.Decision, e.looksAt()
 	var requirements labels.Requirements
 	if selector != nil {
 		requirements, _ = selector.Requirements()
@@ -369,10 +374,7 @@ func (e *Explanation) candidate(c *inventory.Class) Candidate {
 
 // addUnserving adds the classes that cannot serve claims of the kind at all, and would be asked about otherwise.
 func (e *Explanation) addUnserving() {
-	v, selector := e.Decision.View, e.Decision.asks()
-	if e.Decision.only != nil {
-		selector = labels.Everything()
-	}
+	v, selector := e.Decision.View, e.looksAt()
 	for i, s := range v.All {
 		if v.Classes[i] == s {
 			continue

@@ -94,18 +94,18 @@ func MatchConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
 	return all
 }
 
-// emptyAndSelected lets through the creation of a claim that has an empty reference on purpose, and a class selector all the same: its
+// emptyAndSelected lets through the creation of a claim that has an empty reference on purpose, and a class selector: its
 // author is warned. A claim that names its class is not let through: it may have been bound by its selector before, and costs no call.
 func emptyAndSelected(k *v1beta1.ClaimKind) string {
-	reference, names := fields.Path(k.Spec.Reference.Names()), ReferenceIsUnset(k, "object", true)
+	isEmpty := ReferenceIsUnset(k, "object", true)
 	if k.Spec.Reference.Form == v1beta1.Name {
-		names += fmt.Sprintf(` || %s == ""`, reference.At("object"))
+		isEmpty += fmt.Sprintf(` || %s == ""`, fields.Path(k.Spec.Reference.Names()).At("object"))
 	}
 	selector := fields.Path(k.Spec.Selector.AnnotationPlace().Names()).IsSet("object")
 	if path := k.Spec.Selector.Path; path != "" {
 		selector += " || " + fields.Path(path.Names()).IsSet("object")
 	}
-	return fmt.Sprintf(` || request.operation == "CREATE" && (%s) && (%s)`, names, selector)
+	return fmt.Sprintf(` || request.operation == "CREATE" && (%s) && (%s)`, isEmpty, selector)
 }
 
 // CheckConditions are those of a claim that names a class, and did not before: the API server calls us to

@@ -39,7 +39,7 @@ func parsePatternCost(pattern string) (cost uint64) {
 			}
 		case end[3] != "": // It is octal, if it is a number.
 			last = 0o777
-		case character >= 0:
+		case character >= 0: // As each is.
 			last = uint64(character)
 		}
 		cost += 1 + min(last, lastFold)/foldsPerUnit

@@ -259,8 +259,7 @@ func TestPresetsOfferWhatWorks(t *testing.T) {
 				selecting(application, "upper", "a", "spec: {}"),
 			},
 			want: []string{
-				"Bound open", "Unmatched", "Bound open", "Unmatched", "Bound open", "Unmatched", "Bound open", "Unmatched", "Bound open",
-				"Unmatched",
+				"Bound open", "Unmatched", "Bound open", "Unmatched", "Bound open", "Unmatched", "Bound open", "Unmatched", "Bound open", "Unmatched",
 			},
 		},
 		"Runtimes": {
