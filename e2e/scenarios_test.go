@@ -231,12 +231,20 @@ func TestSamples(t *testing.T) {
 	if !policiesServed(t) {
 		failing = "(" + v1beta1.ConditionDefaultedByPolicy + " +)?" // It comes a moment after the others.
 	}
-	assert.Regexp(t, `^NAME +STRATEGY +CLASSES +DEFAULT +BOUND +WAITING +FAILING +READY +REASON +AGE
-mysqlinstances.database.crossplane.io +WeightedRandom +4 +gitlab-experimental +`+failing+`True +Served +\w+
-$`, w.kubectl(t, "get", "claimkinds", "mysqlinstances.database.crossplane.io"))
-	assert.Regexp(t, `^NAME +CLASSES +CLAIMS +FAILING +READY +REASON +AGE
+	for registration, want := range map[string]string{
+		"claimkinds/mysqlinstances.database.crossplane.io": `^NAME +STRATEGY +CLASSES +DEFAULT +BOUND +WAITING +FAILING +READY +REASON +AGE
+mysqlinstances.database.crossplane.io +WeightedRandom +4 +gitlab-experimental +` + failing + `True +Served +\w+
+$`,
+		"classkinds/redisclasses.cache.azure.crossplane.io": `^NAME +CLASSES +CLAIMS +FAILING +READY +REASON +AGE
 redisclasses.cache.azure.crossplane.io +1 +True +Served +\w+
-$`, w.kubectl(t, "get", "classkinds", "redisclasses.cache.azure.crossplane.io"))
+$`,
+	} {
+		eventually(t, func(c *attempt) { // A class kind is guarded a moment after it is served.
+			printed, _, err := w.Kubectl(t.Context(), nil, "get", registration)
+			require.NoError(c, err)
+			require.Regexp(c, want, printed)
+		})
+	}
 
 	bound, _, err := w.create(t, `
 apiVersion: cache.crossplane.io/v1alpha1
