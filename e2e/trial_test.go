@@ -41,9 +41,13 @@ func (i *installedPreset) newTrial(t *testing.T, k v1beta1.ClaimKind) *trial {
 // try all checks of a ClaimKind, and return its row of the table.
 func (i *installedPreset) try(t *testing.T, k v1beta1.ClaimKind) (row string) {
 	x, reference := i.newTrial(t, k), k.Spec.Reference
+	form := string(cmp.Or(reference.Form, v1beta1.ObjectReference))
+	if len(reference.Parts) > 0 {
+		form = "parts"
+	}
 	cells := []string{
 		i.name, x.base.GetKind(), i.version[k.Resource()],
-		"`" + cmp.Or(string(reference.Path), string(reference.Label), string(reference.Annotation)) + "`", string(reference.Form),
+		"`" + cmp.Or(string(reference.Path), string(reference.Label), string(reference.Annotation)) + "`", form,
 	}
 	x.awaitCalls(t)
 	t.Run("Example", x.example)
@@ -169,6 +173,15 @@ func (x *trial) referenceTo(class *unstructured.Unstructured) any {
 	kind := class.GroupVersionKind()
 	fields := x.begun()
 	fields["name"] = class.GetName()
+	for _, part := range x.kind.Spec.Reference.Parts {
+		switch at := part.Names(); part.Is {
+		case v1beta1.GroupPart:
+			fields[at[len(at)-1]] = kind.Group
+		case v1beta1.KindPart:
+			fields[at[len(at)-1]] = kind.Kind
+		default: // The preset has no other.
+		}
+	}
 	switch x.kind.Spec.Reference.Form {
 	case v1beta1.Name:
 		return class.GetName()

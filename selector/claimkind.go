@@ -148,7 +148,9 @@ type reserved struct {
 	place    v1beta1.Place
 }
 
-func reservedBy(k *v1beta1.ClaimKind) reserved { return reserved{k.Resource(), k.Spec.Reference.Place} }
+func reservedBy(k *v1beta1.ClaimKind) reserved {
+	return reserved{k.Resource(), k.Spec.Reference.Main()}
+}
 
 // conflict is the fault of a ClaimKind if another one comes first by name, nil if it is the first itself.
 func (r *reserved) conflict(name, first string) *inventory.Fault {
@@ -211,6 +213,10 @@ func unknownValue(k *v1beta1.ClaimKind) *inventory.Fault {
 		oneOf("reference.onUnbind", reference.OnUnbind, v1beta1.RestoreReference, v1beta1.AllowUnbind),
 		oneOf("admission.order", admission.Order, v1beta1.OrderLast, v1beta1.OrderFirst),
 		oneOf("admission.failurePolicy", admission.FailurePolicy, v1beta1.Fail, v1beta1.Ignore),
+	}
+	for i, part := range reference.Parts {
+		all = append(all, oneOf(fmt.Sprintf("reference.parts[%d].is", i), part.Is, v1beta1.NamePart, v1beta1.KindPart,
+			v1beta1.GroupPart, v1beta1.APIVersionPart, v1beta1.NamespacePart, v1beta1.FlagPart))
 	}
 	for i, e := range k.Spec.Claims.NamespaceSelector.MatchExpressions {
 		field := fmt.Sprintf("claims.namespaceSelector.matchExpressions[%d].operator", i)

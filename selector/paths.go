@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -37,16 +36,16 @@ type PathsCheck struct {
 	pruned string
 	// remedy says what would help against the problems.
 	remedy string
-	// required are the fields of the form that the schema requires, and limited those that may not have every value.
-	required []string
-	limited  map[string]openapi.FieldSchema
+	// required are the parts of the reference that the schema requires, and limited those that may not have every value.
+	required []*claim.Part
+	limited  map[v1beta1.PartRole]openapi.FieldSchema
 }
 
 // addPath adds what is known of a field that the author of a registration names. It is true if nothing is wrong.
 func (c *PathsCheck) addPath(setting string, s *openapi.Schema, f openapi.Found) bool {
 	if errors.Is(f.Err, openapi.ErrMissing) {
 		if meant := s.Meant(f.UpTo); meant != "" {
-			return c.add(setting, f, fmt.Sprintf(" (did you mean %s?)", shownPart(f.UpTo[:len(f.UpTo)-1], meant)))
+			return c.add(setting, f, fmt.Sprintf(" (did you mean %s?)", shownPart(f.UpTo[:len(f.UpTo)-1].Below(meant))))
 		}
 	}
 	return c.add(setting, f)
@@ -112,10 +111,11 @@ const (
 
 // checkReference reports whether a reference would be stored as it is written. Any object may have labels and annotations, which are texts.
 func (c *PathsCheck) checkReference(k *ClaimKind, s *openapi.Schema) {
+	form := k.Reader.Reference.Form
 	if k.Reader.Reference.Path.IsKey() {
-		if len(k.Reader.Reference.Form.Fields) > 0 {
-			const text = "reference.form %s: a label or an annotation is a text: set spec.reference.form to %s"
-			c.addProblem(fmt.Sprintf(text, k.Reader.Reference.Form.Name, v1beta1.Name))
+		if form.IsObject {
+			const text = "reference.%s: a label or an annotation is a string: set spec.reference.form to %s"
+			c.addProblem(fmt.Sprintf(text, form, v1beta1.Name))
 		}
 		return
 	}
@@ -126,15 +126,15 @@ func (c *PathsCheck) checkReference(k *ClaimKind, s *openapi.Schema) {
 	if !c.addPath("reference.path", s, f) {
 		return
 	}
-	c.checkForm(k, k.Reader.Reference.Form, s)
+	c.checkForm(k, form, s)
 	if len(c.Problems) > 0 {
 		c.remedy = formRemedy(k, s)
 	}
 	for i := range k.Reader.Reference.Path {
 		c.require(k, s, k.Reader.Reference.Path[:i+1])
 	}
-	for _, name := range c.required {
-		c.require(k, s, k.Reader.Reference.Path.Below(name))
+	for _, part := range c.required {
+		c.require(k, s, part.Path)
 	}
 }
 
@@ -175,36 +175,41 @@ func (c *PathsCheck) require(k *ClaimKind, s *openapi.Schema, p fields.Path) {
 // checkForm reports whether a reference of this form would be stored as it is written. A
 // namespace is needed only where claims are offered the classes of others than their own.
 func (c *PathsCheck) checkForm(k *ClaimKind, form *claim.Form, s *openapi.Schema) {
-	setting := fmt.Sprintf("reference.form %s", form.Name)
-	if len(form.Fields) == 0 {
-		c.add(setting, s.At(k.Reader.Reference.Path).Is("string"))
-		return
+	setting, reference := "reference."+form.String(), k.Reader.Reference.Path
+	partAt := func(at fields.Path) *claim.Part {
+		i := slices.IndexFunc(form.Parts, func(p claim.Part) bool { return slices.Equal(p.Path, at) })
+		if i < 0 {
+			return nil
+		}
+		return &form.Parts[i]
 	}
-	for _, name := range s.At(k.Reader.Reference.Path).Schema.Required {
+	for _, name := range s.At(reference).Schema.Required {
+		part := partAt(reference.Below(name))
 		switch {
-		case !s.Requires(k.Reader.Reference.Path.Below(name)):
-		case slices.Contains(form.Fields, name):
-			c.required = append(c.required, name)
+		case !form.IsObject, !s.Requires(reference.Below(name)):
+		case part != nil:
+			c.required = append(c.required, part)
 		case k.Reader.Reference.EmptyIsUnset && !claim.IsPart(name): // An author may begin the reference with it.
 			c.Company = append(c.Company, name)
 		default:
-			part := shownPart(k.Reader.Reference.Path, name)
-			c.addProblem(fmt.Sprintf("%s: the schema requires %s, which the reference does not have", setting, part))
+			c.addProblem(fmt.Sprintf("%s: the schema requires %s, which the reference does not have", setting, shownPart(reference.Below(name))))
 		}
 	}
-	for _, name := range form.Fields {
-		f, pruned := s.Stores(k.Reader.Reference.Path.Below(name))
-		if name == "namespace" && k.Demand.Reach.SameAsClaim() && (pruned || errors.Is(f.Err, openapi.ErrMissing)) {
+	for i := range form.Parts {
+		part := &form.Parts[i]
+		f, pruned := s.Stores(part.Path)
+		if part.Role == v1beta1.NamespacePart && form.Name != "" && k.Demand.Reach.SameAsClaim() &&
+			(pruned || errors.Is(f.Err, openapi.ErrMissing)) {
 			continue
 		}
 		if pruned {
 			c.pruned = "fields of the reference to its class"
 		}
-		if c.add(setting, f.Is("string")) && (len(f.Schema.Enum) > 0 || f.Schema.Pattern != "") {
+		if c.add(setting, f.Is(part.Type())) && (len(f.Schema.Enum) > 0 || f.Schema.Pattern != "") {
 			if c.limited == nil {
-				c.limited = map[string]openapi.FieldSchema{}
+				c.limited = map[v1beta1.PartRole]openapi.FieldSchema{}
 			}
-			c.limited[name] = f.Schema
+			c.limited[part.Role] = f.Schema
 		}
 	}
 }
@@ -217,16 +222,17 @@ func FittingForm(k *ClaimKind, s *openapi.Schema) *claim.Form {
 		if !form.NamesNamespace && (k.Demand.Reach.From == v1beta1.FromAll || len(k.Demand.Reach.Names) > 1) {
 			continue // No registration may have it.
 		}
-		if c.checkForm(k, form, s); len(c.Problems) > 0 || c.Unknown != "" {
+		at := form.At(k.Reader.Reference.Path)
+		if c.checkForm(k, at, s); len(c.Problems) > 0 || c.Unknown != "" {
 			continue
 		}
 		stored := 0
-		for _, name := range form.Fields {
-			if s.At(k.Reader.Reference.Path.Below(name)).Err == nil {
+		for _, part := range at.Parts {
+			if form.IsObject && s.At(part.Path).Err == nil {
 				stored++
 			}
 		}
-		if best == nil || stored > most || stored == most && len(form.Fields) < len(best.Fields) {
+		if best == nil || stored > most || stored == most && len(form.Parts) < len(best.Parts) {
 			best, most = form, stored
 		}
 	}
@@ -245,9 +251,9 @@ func formRemedy(k *ClaimKind, s *openapi.Schema) string {
 
 const correctReference = "correct spec.reference.path and spec.reference.form, or the schema"
 
-// shown is a field of the reference in a text.
-func shownPart(reference fields.Path, name string) string {
-	return "." + truncate.String(reference.Below(name).String(), v1beta1.MaxShownBytes)
+// shownPart is a field of the reference in a text.
+func shownPart(at fields.Path) string {
+	return "." + truncate.String(at.String(), v1beta1.MaxShownBytes)
 }
 
 // checkSelector reports whether a selector would be stored. It may have one kind of requirements alone.
@@ -305,7 +311,7 @@ func (v *View) PathsProblem(c PathsCheck) (reason, text string) {
 func (v *View) refused(c PathsCheck) (texts []string, kinds int) {
 	isRefused := false
 	refuse := func(format string, args ...any) {
-		text := fmt.Sprintf("reference.form %s: ", v.Kind.Reader.Reference.Form.Name) + fmt.Sprintf(format, args...)
+		text := fmt.Sprintf("reference.%s: ", v.Kind.Reader.Reference.Form) + fmt.Sprintf(format, args...)
 		isRefused = true
 		if len(texts) < v1beta1.MaxErrors && !slices.Contains(texts, text) {
 			texts = append(texts, text)
@@ -318,16 +324,23 @@ func (v *View) refused(c PathsCheck) (texts []string, kinds int) {
 			class.Namespace = "namespace"
 		}
 		sample := class.Target()
-		for _, name := range c.required {
-			if sample.Text(name) == "" {
-				refuse("the schema requires %s, which the reference to a class of %q does not have",
-					shownPart(v.Kind.Reader.Reference.Path, name), s.Kind.Name)
+		for _, part := range c.required {
+			if sample.Of(part) == "" {
+				refuse("the schema requires %s, which the reference to a class of %q does not have", shownPart(part.Path), s.Kind.Name)
 			}
 		}
-		for _, name := range slices.Sorted(maps.Keys(c.limited)) {
-			limited, value := c.limited[name], sample.Text(name)
-			if name != "name" && name != "namespace" && value != "" && !limited.Allows(value) {
-				refuse("the schema does not allow %q in %s", value, shownPart(v.Kind.Reader.Reference.Path, name))
+		form := v.Kind.Reader.Reference.Form
+		for i := range form.Parts {
+			part := &form.Parts[i]
+			limited, is := c.limited[part.Role]
+			value := sample.Of(part)
+			kindOrGroup := part.Role != v1beta1.NamePart && part.Role != v1beta1.NamespacePart
+			if is && kindOrGroup && value != "" && !limited.Allows(value) {
+				refuse("the schema does not allow %q in %s", value, shownPart(part.Path))
+			}
+			if part.Role == v1beta1.FlagPart && sample.Kind != part.Of && sample.Kind != part.Default {
+				refuse("%s distinguishes %s and %s, and %q has classes of the kind %s",
+					shownPart(part.Path), part.Of, part.Default, s.Kind.Name, sample.Kind)
 			}
 		}
 		if isRefused {

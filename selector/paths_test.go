@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/openapi"
 )
@@ -218,7 +219,7 @@ func TestCheckPaths(t *testing.T) {
 			reason:  "We should see that a label is no object",
 			schema:  specOf(selectable),
 			place:   v1beta1.Place{Annotation: "example.org/queue"},
-			problem: "reference.form ObjectReference: a label or an annotation is a text: set spec.reference.form to Name",
+			problem: "reference.form ObjectReference: a label or an annotation is a string: set spec.reference.form to Name",
 		},
 		"Preserved": {
 			reason:  "We should not know of what may be anything",
@@ -464,7 +465,7 @@ func TestSetPaths(t *testing.T) {
 		faultOf(PathsCheck{Problems: []string{"no field"}, pruned: "it", remedy: "mend it"}), "We should bind no claim that would lose its reference.")
 	assert.Equal(t, v1beta1.ReasonPathsInvalid, faultOf(PathsCheck{Problems: []string{"no field"}}).Reason, "We should bind none by a path that leads nowhere.")
 	assert.Nil(
-		t, faultOf(PathsCheck{required: []string{"kind"}, Unknown: "all"}),
+		t, faultOf(PathsCheck{required: []*claim.Part{{Role: v1beta1.KindPart}}, Unknown: "all"}),
 		"We should bind claims of other class kinds, and those whose schema nobody knows.",
 	)
 	k.Spec.Choice.Strategy = "Newest"

@@ -55,7 +55,7 @@ var cheapTests = [...]Test{
 	},
 	{
 		Reason: claim.OtherReference, Text: "of another group, kind or namespace than the class reference of the claim says",
-		Of: func(k *ClaimKind) bool { return len(k.Reader.Reference.Form.Fields) > 1 }, // Beside the name, there is nothing to say.
+		Of: func(k *ClaimKind) bool { return len(k.Reader.Reference.Form.Parts) > 1 }, // Beside the name, there is nothing to say.
 		Drops: func(_ context.Context, claim Subject, c *inventory.Class) (bool, error) {
 			return claim.Given != nil && !claim.Given.AgreesWith(c.Target()), nil
 		},

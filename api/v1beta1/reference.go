@@ -7,8 +7,12 @@ import (
 
 // Reference is the class reference of a claim: where it is, in which form, and what counts as absent.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.path) || has(self.form) && self.form == 'Name'",message="a label or an annotation is a string: set form to Name",fieldPath=".form"
-// +kubebuilder:validation:XValidation:rule="has(self.path) || !has(self.whenParentAbsent) || self.whenParentAbsent == 'Create'",message="a label or an annotation has no parent that could be absent: leave this field out",fieldPath=".whenParentAbsent"
+// +kubebuilder:validation:XValidation:rule="[has(self.path), has(self.label), has(self.annotation), has(self.parts)].exists(is, is)",message="name one of path, label, annotation and parts"
+// +kubebuilder:validation:XValidation:rule="has(self.path) || has(self.parts) || has(self.form) && self.form == 'Name'",message="a label or an annotation is a string: set form to Name",fieldPath=".form"
+// +kubebuilder:validation:XValidation:rule="!has(self.parts) || !has(self.form)",message="a form is a list of parts, so form and parts exclude each other",fieldPath=".parts"
+// +kubebuilder:validation:XValidation:rule="!has(self.parts) || !has(self.label) && !has(self.annotation)",message="a label or an annotation has no parts: give each part its own label or annotation",fieldPath=".parts"
+// +kubebuilder:validation:XValidation:rule="!has(self.parts) || !has(self.path) || self.parts.all(p, has(p.path) && p.path.startsWith(self.path + '.') && p.path.substring(self.path.size() + 1).matches('^[A-Za-z_][A-Za-z0-9_]*$'))",message="beside reference.path, each part must be a field of the object there, with letters, digits and _ in its name",fieldPath=".parts"
+// +kubebuilder:validation:XValidation:rule="has(self.path) || !has(self.whenParentAbsent) || self.whenParentAbsent == 'Create' || has(self.parts) && has(self.parts[0].path)",message="a label or an annotation has no parent that could be absent: leave this field out",fieldPath=".whenParentAbsent"
 // +kubebuilder:validation:XValidation:rule="!has(self.path) || !(self.path in ['.apiVersion', '.kind', '.metadata', '.status']) && !self.path.startsWith('.metadata.') && !self.path.startsWith('.status.')",message="must not name the apiVersion, kind, metadata or status of a claim: the API server owns these",fieldPath=".path"
 type Reference struct {
 	Place `json:",inline"`
@@ -20,10 +24,25 @@ type Reference struct {
 	// ({name}) or Name (a string). The namespace is that of a namespaced class. The last
 	// three carry no kind, so claims are offered the classes of one class kind, the one
 	// whose name comes first. KindReference carries no group, so of class kinds with
-	// the same Kind, the same applies. Example: Name
-	// +kubebuilder:default=ObjectReference
+	// the same Kind, the same applies. Without parts, it is ObjectReference if absent. Example: Name
 	// +optional
 	Form ReferenceForm `json:"form,omitempty"`
+
+	// Parts are the values of a reference that has no form above: fields of one object, or
+	// labels, or annotations. With path, they are the fields of the object there, which is the
+	// reference. Without, they are among other fields. Example: [{is: Name, path:
+	// .spec.source}, {is: Namespace, path: .spec.sourceNamespace}]
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:XValidation:rule="self.exists(p, p.is == 'Name')",message="one part must be the Name"
+	// +kubebuilder:validation:XValidation:rule="!self.exists(p, p.is == 'Group') || !self.exists(p, p.is == 'APIVersion')",message="Group and APIVersion exclude each other"
+	// +kubebuilder:validation:XValidation:rule="!self.exists(p, p.is == 'Kind') || !self.exists(p, p.is == 'Flag')",message="Kind and Flag exclude each other"
+	// +kubebuilder:validation:XValidation:rule="self.exists(p, p.is == 'Kind') || !self.exists(p, p.is in ['Group', 'APIVersion'])",message="a Group or an APIVersion needs a Kind"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, has(p.label)) || self.all(p, has(p.annotation)) || self.all(p, has(p.path) && p.path.substring(0, p.path.lastIndexOf('.')) == self[0].path.substring(0, self[0].path.lastIndexOf('.')))",message="all parts must be fields of one object, or labels, or annotations"
+	// +listType=map
+	// +listMapKey=is
+	// +optional
+	Parts []ReferencePart `json:"parts,omitempty"`
 
 	// WhenEmpty says what happens to a claim with an empty string, or with an object whose
 	// name is empty or absent. Bind takes it for none, because typed clients send it, and
@@ -66,6 +85,21 @@ type Reference struct {
 	OnUnbind OnUnbind `json:"onUnbind,omitempty"`
 }
 
+// Names returns the field names that lead to the object of the reference, or to the name in one without an object of its own.
+func (r *Reference) Names() []string { return r.Main().Names() }
+
+// Main is the place of the object of the reference, or of the name in one without an object of its own.
+func (r *Reference) Main() Place {
+	if r.Place == (Place{}) {
+		for i := range r.Parts {
+			if r.Parts[i].Is == NamePart {
+				return r.Parts[i].Place
+			}
+		}
+	}
+	return r.Place
+}
+
 // EmptyIsUnset reports whether an empty reference is none.
 func (r *Reference) EmptyIsUnset() bool { return r.WhenEmpty != LeaveEmptyAlone }
 
@@ -84,6 +118,51 @@ const (
 	NamespacedReference       ReferenceForm = "NamespacedReference"
 	LocalObjectReference      ReferenceForm = "LocalObjectReference"
 	Name                      ReferenceForm = "Name"
+)
+
+// ReferencePart is one of the values of which a class reference consists.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.path), has(self.label), has(self.annotation)].exists(is, is)",message="name one of path, label and annotation"
+// +kubebuilder:validation:XValidation:rule="self.is != 'Flag' || has(self.path) && has(self.of) && has(self.default)",message="a Flag is a field, and needs of and default, the two kinds that it distinguishes"
+// +kubebuilder:validation:XValidation:rule="self.is == 'Flag' || !has(self.of)",message="only a Flag has of",fieldPath=".of"
+// +kubebuilder:validation:XValidation:rule="!(self.is in ['Name', 'Namespace']) || !has(self.default)",message="a Name or a Namespace has no default",fieldPath=".default"
+// +kubebuilder:validation:XValidation:rule="!has(self.path) || self.path.lastIndexOf('.') > 0 && !self.path.startsWith('.metadata.') && !self.path.startsWith('.status.')",message="must be a field below .spec, or another top-level field of the claim but for its metadata and status",fieldPath=".path"
+type ReferencePart struct {
+	// Is says what stands there: the Name of the class, its Kind, its Group, its APIVersion,
+	// its Namespace, or a Flag, a boolean that is true if the Kind is that of the field of.
+	// Example: Namespace
+	// +required
+	Is PartRole `json:"is"`
+
+	Place `json:",inline"`
+
+	// Default is the value that an absent part has for the program that reads the claims: of a Flag, the Kind if it is
+	// absent or false. classbind writes the part all the same. Example: Issuer
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Default string `json:"default,omitempty"`
+
+	// Of is the Kind of the classes for which a Flag is true. Example: ClusterWorkflowTemplate
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Of string `json:"of,omitempty"`
+}
+
+// PartRole is what a part of a class reference says of the class.
+//
+// +kubebuilder:validation:Enum=Name;Kind;Group;APIVersion;Namespace;Flag
+type PartRole string
+
+// What a part of a class reference says of the class.
+const (
+	NamePart       PartRole = "Name"
+	KindPart       PartRole = "Kind"
+	GroupPart      PartRole = "Group"
+	APIVersionPart PartRole = "APIVersion"
+	NamespacePart  PartRole = "Namespace"
+	FlagPart       PartRole = "Flag"
 )
 
 // Explicit is what happens to a claim that names a class itself.
@@ -171,7 +250,7 @@ func (s *ClassSelector) AnnotationPlace() Place {
 
 // Place is where a claim has a value: a field, a label or an annotation.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.path), has(self.label), has(self.annotation)].filter(is, is).size() == 1",message="name one of path, label and annotation",messageExpression="has(self.path) && has(self.label) ? 'name one of path, label and annotation, and not path and label together' : has(self.path) && has(self.annotation) ? 'name one of path, label and annotation, and not path and annotation together' : has(self.label) ? 'name one of path, label and annotation, and not label and annotation together' : 'name one of path, label and annotation'"
+// +kubebuilder:validation:XValidation:rule="[has(self.path), has(self.label), has(self.annotation)].filter(is, is).size() <= 1",message="name one of path, label and annotation, not several",messageExpression="has(self.path) && has(self.label) ? 'name one of path, label and annotation, and not path and label together' : has(self.path) && has(self.annotation) ? 'name one of path, label and annotation, and not path and annotation together' : has(self.label) ? 'name one of path, label and annotation, and not label and annotation together' : 'name one of path, label and annotation, not several'"
 type Place struct {
 	// Path of a field. Example: .spec.volumeName
 	// +optional

@@ -88,6 +88,18 @@ func claimSpecs() map[string]func(*v1beta1.ClaimKindSpec) {
 		}),
 		"Label":             reference(v1beta1.Reference{Place: v1beta1.Place{Label: "example.org/class"}, Form: v1beta1.Name, WhenEmpty: v1beta1.LeaveEmptyAlone}),
 		"AnnotationOrEmpty": reference(v1beta1.Reference{Place: v1beta1.Place{Annotation: "example.org/class"}, Form: v1beta1.Name}),
+		"Parts": reference(v1beta1.Reference{Parts: []v1beta1.ReferencePart{
+			{Is: v1beta1.KindPart, Place: v1beta1.Place{Path: ".spec.classRef"}, Default: "Class"},
+			{Is: v1beta1.NamePart, Place: v1beta1.Place{Path: ".spec.ref"}},
+		}}),
+		"PartsOrLeaveEmpty": reference(v1beta1.Reference{WhenEmpty: v1beta1.LeaveEmptyAlone, Parts: []v1beta1.ReferencePart{
+			{Is: v1beta1.NamePart, Place: v1beta1.Place{Path: ".spec.ref"}},
+			{Is: v1beta1.NamespacePart, Place: v1beta1.Place{Path: ".spec.classRef"}},
+		}}),
+		"Flag": reference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Parts: []v1beta1.ReferencePart{
+			{Is: v1beta1.NamePart, Place: v1beta1.Place{Path: ".spec.ref.name"}},
+			{Is: v1beta1.FlagPart, Place: v1beta1.Place{Path: ".spec.ref.more"}, Of: "Class", Default: "Other"},
+		}}),
 		"Skip": func(s *v1beta1.ClaimKindSpec) {
 			s.Claims.SkipIfSet = []v1beta1.Place{{Annotation: "example.org/class"}, {Label: "example.org/class"}, {Path: ".spec.ref"}}
 		},
@@ -124,6 +136,12 @@ func TestConditionsAgree(t *testing.T) {
 		},
 		"ParentOrEmpty": func(s *v1beta1.ClaimKindSpec) {
 			s.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref.name"}, WhenParentAbsent: v1beta1.LeaveClaimAlone}
+		},
+		"PartsBegun": func(s *v1beta1.ClaimKindSpec) {
+			s.Reference = v1beta1.Reference{WhenAbsent: v1beta1.LeaveAbsentAlone, Parts: []v1beta1.ReferencePart{
+				{Is: v1beta1.NamePart, Place: v1beta1.Place{Annotation: "example.org/class"}},
+				{Is: v1beta1.KindPart, Place: v1beta1.Place{Annotation: "example.org/kind"}, Default: "Class"},
+			}}
 		},
 		"Keywords": func(s *v1beta1.ClaimKindSpec) { // A field may have the name of a CEL keyword, or a dash.
 			s.Claims.SkipIfSet = []v1beta1.Place{{Path: ".in"}, {Path: ".namespace"}, {Path: ".a-b"}, {Path: ".spec.ref"}}

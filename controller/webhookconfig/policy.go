@@ -41,7 +41,7 @@ func policySpec(
 		ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
 		Mutations: []admissionregistrationv1.Mutation{{
 			PatchType: admissionregistrationv1.PatchTypeJSONPatch,
-			JSONPatch: &admissionregistrationv1.JSONPatch{Expression: referenceExpression(k, kind, of)},
+			JSONPatch: &admissionregistrationv1.JSONPatch{Expression: referenceExpression(kind, of)},
 		}},
 	}
 }
@@ -80,22 +80,37 @@ func isPositive(places []v1beta1.Place) string {
 		weight.IsAbsent("params"), isPositive(places[1:]), value, value, value)
 }
 
-// referenceExpression is the CEL expression for the JSON Patch that adds the reference, and what is missing of the way to it.
-func referenceExpression(k *v1beta1.ClaimKind, kind *selector.ClaimKind, of *inventory.Class) string {
-	names := fields.Path(k.Spec.Reference.Names())
-	var expression strings.Builder
-	for i := range names {
-		value := referenceValue(kind, of)
-		for _, name := range slices.Backward(names[i+1:]) {
-			value = fmt.Sprintf("{%q: %s}", name, value)
-		}
-		patch := fmt.Sprintf(`[JSONPatch{op: "add", path: %q, value: %s}]`, names[:i+1].Pointer(), value)
-		if i < len(names)-1 {
-			patch = names[:i+1].IsAbsent("object") + " ? " + patch + " : "
-		}
-		expression.WriteString(patch)
+// member of an object that a CEL expression makes.
+type member struct{ name, value string }
+
+func objectOf(all []member) string {
+	var written []string
+	for _, f := range all {
+		written = append(written, fmt.Sprintf("%q: %s", f.name, f.value))
 	}
-	return expression.String()
+	return "{" + strings.Join(written, ", ") + "}"
+}
+
+// referenceExpression is the CEL expression for the JSON Patch that adds the reference, and what is missing of the way to it.
+func referenceExpression(kind *selector.ClaimKind, of *inventory.Class) string {
+	var expression strings.Builder
+	reference, added := &kind.Reader.Reference, referenceTo(kind, of)
+	at := reference.Path[:len(reference.Path)-1]
+	if reference.Form.IsObject {
+		added = []member{{reference.Path[len(at)], objectOf(added)}}
+	}
+	for i := range at {
+		value := objectOf(added)
+		for _, name := range slices.Backward(at[i+1:]) {
+			value = objectOf([]member{{name, value}})
+		}
+		fmt.Fprintf(&expression, `%s ? [JSONPatch{op: "add", path: %q, value: %s}] : `, at[:i+1].IsAbsent("object"), at[:i+1].Pointer(), value)
+	}
+	patches := make([]string, len(added))
+	for i, f := range added {
+		patches[i] = fmt.Sprintf(`JSONPatch{op: "add", path: %q, value: %s}`, at.Below(f.name).Pointer(), f.value)
+	}
+	return expression.String() + "[" + strings.Join(patches, ", ") + "]"
 }
 
 // The CEL expressions for what a reference says of the parameter.
@@ -104,21 +119,23 @@ const (
 	paramNamespace = "string(params.metadata.namespace)"
 )
 
-// referenceValue is the CEL expression for the reference to the parameter. The form and the kind are those of the class.
-func referenceValue(kind *selector.ClaimKind, of *inventory.Class) string {
-	var written []string
-	for field, text := range kind.Reader.Reference.Written(of.Target()) {
+// referenceTo has the parts of the reference to the parameter. The form and the kind are those of the class.
+func referenceTo(kind *selector.ClaimKind, of *inventory.Class) (all []member) {
+	for part, text := range kind.Reader.Reference.Written(of.Target()) {
 		value := strconv.Quote(text)
-		switch field {
-		case "name":
+		switch part.Role {
+		case v1beta1.NamePart:
 			value = paramName
-		case "namespace":
+		case v1beta1.NamespacePart:
 			value = paramNamespace
+		case v1beta1.FlagPart:
+			value = text
+		default:
 		}
-		written = append(written, fmt.Sprintf("%q: %s", field, value))
+		if kind.Reader.Reference.Form.Part(v1beta1.FlagPart) != nil { // The values of a map have one type.
+			value = "dyn(" + value + ")"
+		}
+		all = append(all, member{part.Field(), value})
 	}
-	if len(written) == 0 {
-		return paramName
-	}
-	return "{" + strings.Join(written, ", ") + "}"
+	return all
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
-	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
@@ -97,7 +96,7 @@ func useSpec(k *v1beta1.ClaimKind, view *selector.View, entry *Entry) admissionr
 		refuse("false", noNamespace, "")
 		return s
 	}
-	refuse(r.isWellFormed(), fmt.Sprintf("the class reference %s has a value that is not a string", r.at), "")
+	refuse(r.isWellFormed(), fmt.Sprintf("the class reference %s has a value that is not a string", r.Path), "")
 	isAny := []string{"false"}
 	for _, of := range view.MeantKinds() {
 		isAny = append(isAny, r.means(of))
@@ -131,9 +130,8 @@ func mayUse(subject v1beta1.UseSubject, of *inventory.ClassKind, namespace, name
 // useReader has the CEL expressions that read a claim's reference, as ClassReference.RefersTo does. A part that is
 // missing is the empty string.
 type useReader struct {
-	at              fields.Path
-	form            *claim.Form
-	parts           claim.Target // names of the fields
+	*claim.ClassReference
+
 	clusterScoped   bool
 	namespace       string // of classes where the reference has none
 	subject, wayOut string // expressions for messages: whose right is lacking, and what lists the classes
@@ -141,8 +139,8 @@ type useReader struct {
 
 func newUseReader(k *v1beta1.ClaimKind, kind *selector.ClaimKind, entry *Entry) *useReader {
 	r := &useReader{
-		at: kind.Reader.Reference.Path, form: kind.Reader.Reference.Form, parts: kind.Reader.Reference.Form.Parts(),
-		clusterScoped: isClusterScoped(entry), namespace: "request.namespace",
+		ClassReference: &kind.Reader.Reference,
+		clusterScoped:  isClusterScoped(entry), namespace: "request.namespace",
 		subject: `"user " + ` + shown("request.userInfo.username"),
 		wayOut:  fmt.Sprintf(`": classbind classes %s -n " + request.namespace + " lists what it may use"`, k.Name),
 	}
@@ -158,51 +156,61 @@ func newUseReader(k *v1beta1.ClaimKind, kind *selector.ClaimKind, entry *Entry) 
 	return r
 }
 
-// variables of the policy: the parts that the form has.
+// variables of the policy: what the parts say.
 func (r *useReader) variables() (all []admissionregistrationv1.Variable) {
 	add := func(name, expression string) {
 		all = append(all, admissionregistrationv1.Variable{Name: name, Expression: expression})
 	}
-	if len(r.form.Fields) == 0 {
-		value := r.at.At("object")
-		add("name", fmt.Sprintf(`type(%s) == string ? string(%s) : ""`, value, value))
-		return all
-	}
-	add("reference", r.at.At("object"))
-	text := func(field string) string {
-		at := fields.Path{field}
-		value := at.At("variables.reference")
-		return fmt.Sprintf(`%s || type(%s) != string ? "" : string(%s)`, at.IsUnset("variables.reference"), value, value)
-	}
-	add("name", text(r.parts.Name))
-	switch group := text(r.parts.Group); {
-	case r.form.HasVersion():
-		add("apiVersion", group)
-		add("group", `variables.apiVersion.contains("/") ? variables.apiVersion.split("/")[0] : ""`)
-	case r.parts.Group != "":
-		add("group", group)
-	}
-	if r.parts.Kind != "" {
-		add("kind", text(r.parts.Kind))
-	}
-	if r.form.NamesNamespace {
-		add("classNamespace", text(r.parts.Namespace)) // CEL reserves namespace.
+	for i := range r.Form.Parts {
+		part := &r.Form.Parts[i]
+		switch text := textOf(part); part.Role {
+		case v1beta1.NamePart:
+			add("name", text)
+		case v1beta1.APIVersionPart:
+			add("apiVersion", text)
+			add("group", `variables.apiVersion.contains("/") ? variables.apiVersion.split("/")[0] : ""`)
+		case v1beta1.GroupPart:
+			add("group", text)
+		case v1beta1.KindPart, v1beta1.FlagPart:
+			add("kind", text)
+		case v1beta1.NamespacePart:
+			add("classNamespace", text) // CEL reserves namespace.
+		}
 	}
 	return all
 }
 
-// isWellFormed is true of a reference in which every part is a string, or missing.
-func (r *useReader) isWellFormed() string {
-	if len(r.form.Fields) == 0 {
-		return fmt.Sprintf("type(%s) == string", r.at.At("object"))
+// textOf a part is the CEL expression for what it says. One of another type counts as absent.
+func textOf(part *claim.Part) string {
+	unset, value := part.Path.IsUnset("object"), part.Path.At("object")
+	if part.Role == v1beta1.FlagPart {
+		return fmt.Sprintf("!(%s) && %s == true ? %q : %q", unset, value, part.Of, part.Default)
 	}
-	return fmt.Sprintf(`type(variables.reference) == map && ["%s"].all(f, !(f in variables.reference) || `+
-		`variables.reference[f] == null || type(variables.reference[f]) == string)`, strings.Join(r.form.Fields, `", "`))
+	text := fmt.Sprintf(`%s || type(%s) != string ? "" : string(%s)`, unset, value, value)
+	if part.Default != "" {
+		text = fmt.Sprintf(`[%s].map(s, s == "" ? %q : s)[0]`, text, part.Default)
+	}
+	return text
+}
+
+// isWellFormed is true of a reference in which every part has its type, or is missing.
+func (r *useReader) isWellFormed() string {
+	var terms []string
+	if r.Form.IsObject {
+		terms = append(terms, fmt.Sprintf("type(%s) == map", r.Path.At("object")))
+	}
+	types := map[string]string{"string": "string", "boolean": "bool"}
+	for i := range r.Form.Parts {
+		part := &r.Form.Parts[i]
+		terms = append(terms, fmt.Sprintf("(%s || type(%s) == %s)",
+			part.Path.IsUnset("object"), part.Path.At("object"), types[part.Type()]))
+	}
+	return strings.Join(terms, " && ")
 }
 
 // means is true of a reference that may mean a class of this kind.
 func (r *useReader) means(of *inventory.ClassKind) string {
-	switch kind := of.GroupVersionKind; r.form.NamesKind {
+	switch kind := of.GroupVersionKind; r.Form.NamesKind {
 	case claim.GroupAndKind:
 		return fmt.Sprintf("variables.group == %q && variables.kind == %q", kind.Group, kind.Kind)
 	case claim.KindAlone:
@@ -217,7 +225,7 @@ func (r *useReader) namespaceOf(of *inventory.ClassKind) string {
 	switch {
 	case !of.Namespaced:
 		return `""`
-	case r.form.NamesNamespace:
+	case r.Form.NamesNamespace:
 		return fmt.Sprintf(`(variables.classNamespace == "" ? %s : variables.classNamespace)`, r.namespace)
 	}
 	return r.namespace
@@ -225,7 +233,7 @@ func (r *useReader) namespaceOf(of *inventory.ClassKind) string {
 
 // class as its author wrote it, for messages.
 func (r *useReader) class() string {
-	if r.parts.Kind == "" {
+	if r.Form.NamesKind == claim.NoKind {
 		return shown("variables.name")
 	}
 	return shown(`variables.kind + "/" + variables.name`)

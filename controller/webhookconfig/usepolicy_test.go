@@ -24,6 +24,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
@@ -164,7 +165,7 @@ func useKind(form v1beta1.ReferenceForm, change func(*v1beta1.ClaimKindSpec)) (*
 }
 
 // references have each value in each of these fields, beside each of others.
-func references(fields []string) []any {
+func references(form *claim.Form) []any {
 	values := map[string][]any{
 		"apiVersion": {"", nil, "example.org/v1", "example.org/v1/v2", "others.org/v2", "v1", "/v1", "none.org/v1", int64(5)},
 		"apiGroup":   {"", nil, "example.org", "others.org", "none.org", int64(5)},
@@ -172,12 +173,14 @@ func references(fields []string) []any {
 		"kind":       {"", "Gold", "Team", "Secret", "None", []any{"Gold"}},
 		"namespace":  {"", nil, "shared", map[string]any{}},
 		"name":       {"", nil, "x", int64(5), []any{"x"}},
+		"flag":       {"", nil, "true", true, false},
 	}
-	if len(fields) == 0 {
+	if len(form.Parts) == 1 && !form.IsObject {
 		return append(values["name"], map[string]any{"name": "x"})
 	}
 	all := []any{map[string]any{}}
-	for _, field := range fields {
+	for i := range form.Parts {
+		field := form.Parts[i].Field()
 		for _, reference := range all {
 			for _, value := range values[field] {
 				with := maps.Clone(reference.(map[string]any))
@@ -193,14 +196,29 @@ func references(fields []string) []any {
 // that the reference may mean, and there must be one.
 func TestUsePolicyAgrees(t *testing.T) {
 	namespaces := map[string]v1beta1.ClassNamespaces{"Claim": {}, "Names": {From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"platform"}}}
-	for _, form := range []v1beta1.ReferenceForm{
-		v1beta1.ObjectReference, v1beta1.TypedObjectReference, v1beta1.TypedLocalObjectReference, v1beta1.GroupKindReference,
-		v1beta1.KindReference, v1beta1.NamespacedReference, v1beta1.LocalObjectReference, v1beta1.Name,
-	} {
+	all := map[string]v1beta1.Reference{
+		"Defaults": {Place: v1beta1.Place{Path: ".spec.ref"}, Parts: []v1beta1.ReferencePart{
+			{Is: v1beta1.NamePart, Place: v1beta1.Place{Path: ".spec.ref.name"}},
+			{Is: v1beta1.KindPart, Place: v1beta1.Place{Path: ".spec.ref.kind"}, Default: "Gold"},
+			{Is: v1beta1.GroupPart, Place: v1beta1.Place{Path: ".spec.ref.group"}, Default: "example.org"},
+		}},
+		"Flag": {Place: v1beta1.Place{Path: ".spec.ref"}, Parts: []v1beta1.ReferencePart{
+			{Is: v1beta1.NamePart, Place: v1beta1.Place{Path: ".spec.ref.name"}},
+			{Is: v1beta1.FlagPart, Place: v1beta1.Place{Path: ".spec.ref.flag"}, Of: "Gold", Default: "Team"},
+		}},
+		"AmongOthers": {Parts: []v1beta1.ReferencePart{
+			{Is: v1beta1.NamespacePart, Place: v1beta1.Place{Path: ".spec.ref.namespace"}},
+			{Is: v1beta1.NamePart, Place: v1beta1.Place{Path: ".spec.ref.name"}},
+		}},
+	}
+	for _, form := range claim.Forms {
+		all[string(form.Name)] = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: form.Name}
+	}
+	for name, reference := range all {
 		for from, in := range namespaces {
-			t.Run(string(form)+from, func(t *testing.T) {
+			t.Run(name+from, func(t *testing.T) {
 				t.Parallel()
-				k, entry := useKind(form, func(s *v1beta1.ClaimKindSpec) { s.Classes.Namespaces = in })
+				k, entry := useKind("", func(s *v1beta1.ClaimKindSpec) { s.Classes.Namespaces, s.Reference = in, reference })
 				view := selector.NewView(selector.NewClaimKind(k), useClasses())
 				require.Len(t, view.All, 4)
 				spec := useSpec(k, view, entry)
@@ -211,7 +229,7 @@ func TestUsePolicyAgrees(t *testing.T) {
 					mayUse = append(mayUse, func(class string) bool { return strings.HasPrefix(class, s.Kind.Name+"/") })
 				}
 				count := map[string]int{}
-				for _, reference := range references(view.Kind.Reader.Reference.Form.Fields) {
+				for _, reference := range references(view.Kind.Reader.Reference.Form) {
 					object := map[string]any{"metadata": map[string]any{}, "spec": map[string]any{"ref": reference}}
 					expected, uses := expectedOf(view, object, reference)
 					for _, may := range mayUse {
@@ -235,15 +253,20 @@ func TestUsePolicyAgrees(t *testing.T) {
 // expectedOf a reference is empty if it names no class, refused if it names none that can be, or the classes that it may mean.
 func expectedOf(view *selector.View, object map[string]any, reference any) (expected string, uses []string) {
 	fields, isObject := reference.(map[string]any)
+	form := view.Kind.Reader.Reference.Form
+	among := !form.IsObject && len(form.Parts) > 1 // Then what is no object has no parts.
 	switch {
-	case reference == nil, reference == "" && len(view.Kind.Reader.Reference.Form.Fields) == 0, isObject &&
-		len(view.Kind.Reader.Reference.Form.Fields) > 0 && (fields["name"] == nil || fields["name"] == ""):
+	case reference == nil, reference == "" && !form.IsObject, among && !isObject,
+		isObject && (form.IsObject || among) && (fields["name"] == nil || fields["name"] == ""):
 		return "none", nil
-	case isObject != (len(view.Kind.Reader.Reference.Form.Fields) > 0):
+	case isObject != (form.IsObject || among):
 		return "refused", nil
 	}
-	for _, field := range view.Kind.Reader.Reference.Form.Fields {
-		if _, isText := fields[field].(string); !isText && fields[field] != nil {
+	for i := range form.Parts {
+		value := fields[form.Parts[i].Field()]
+		_, isText := value.(string)
+		_, isFlag := value.(bool)
+		if isObject && value != nil && isText != (form.Parts[i].Type() == "string") || isFlag && form.Parts[i].Type() == "string" {
 			return "refused", nil
 		}
 	}

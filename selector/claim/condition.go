@@ -2,6 +2,7 @@ package claim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -25,20 +26,20 @@ type condition struct {
 
 // conditionsOf the claims of a kind, in their order.
 func conditionsOf(s *v1beta1.ClaimKindSpec) []condition {
-	reference := fields.Path(s.Reference.Names())
-	all := []condition{{name: "class-reference-is-not-set", reason: Settled, places: []fields.Path{reference}, isReference: true}}
+	reference := referenceOf(&s.Reference)
+	all := []condition{{name: "class-reference-is-not-set", reason: Settled, places: []fields.Path{reference.Path}, isReference: true}}
 	for i, p := range s.Claims.SkipIfSet {
 		name := fmt.Sprintf("skip-if-set-%d-is-not-set", i)
 		all = append(all, condition{name: name, reason: Settled, places: []fields.Path{p.Names()}, ofChange: true})
 	}
-	if parent := reference[:len(reference)-1]; s.Reference.WhenParentAbsent == v1beta1.LeaveClaimAlone && len(parent) > 0 {
+	if parent := reference.Path[:len(reference.Path)-1]; s.Reference.WhenParentAbsent == v1beta1.LeaveClaimAlone && len(parent) > 0 {
 		const name = "parent-of-class-reference-is-set"
 		all = append(all, condition{name: name, reason: ParentAbsent, places: []fields.Path{parent}, mustBeSet: true})
 	}
 	if s.Reference.WhenAbsent == v1beta1.LeaveAbsentAlone {
 		const name = "class-reference-is-begun"
 		all = append(all, condition{
-			name: name, reason: ReferenceAbsent, places: []fields.Path{reference}, mustBeSet: true, ofCreation: true,
+			name: name, reason: ReferenceAbsent, places: reference.paths(), mustBeSet: true, ofCreation: true,
 		})
 	}
 	if s.Selector.WhenAbsent == v1beta1.NoSelectorLeaveAlone && s.Selector.Expression == "" {
@@ -63,7 +64,7 @@ const isUpdate = `request.operation == "UPDATE"`
 // distinguish them. An error in claims.when is the author's: the API server refuses the claim with it (failurePolicy Fail), as we do.
 func MatchConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
 	bindWhen, decides := BindWhen(k)
-	restores := k.Spec.Reference.OnUnbind != v1beta1.AllowUnbind
+	restores, reference := k.Spec.Reference.OnUnbind != v1beta1.AllowUnbind, referenceOf(&k.Spec.Reference)
 	for _, c := range conditionsOf(&k.Spec) {
 		if c.isReference && decides {
 			continue
@@ -84,8 +85,7 @@ func MatchConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
 	if restores {
 		unbound := "!(" + ReferenceIsUnset(k, "oldObject", true) + ")"
 		if decides {
-			at := fields.Path(k.Spec.Reference.Names())
-			unbound += fmt.Sprintf(" && (%s || %s != %s)", ReferenceIsUnset(k, "object", true), at.At("object"), at.At("oldObject"))
+			unbound += fmt.Sprintf(" && (%s || %s)", ReferenceIsUnset(k, "object", true), reference.differs())
 		}
 		all = append(all, MatchCondition{
 			"is-created-or-unbound", `request.operation == "CREATE" || !has(object.metadata.deletionTimestamp) && ` + unbound,
@@ -98,8 +98,8 @@ func MatchConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
 // author is warned. A claim that names its class is not let through: it may have been bound by its selector before, and costs no call.
 func emptyAndSelected(k *v1beta1.ClaimKind) string {
 	isEmpty := ReferenceIsUnset(k, "object", true)
-	if k.Spec.Reference.Form == v1beta1.Name {
-		isEmpty += fmt.Sprintf(` || %s == ""`, fields.Path(k.Spec.Reference.Names()).At("object"))
+	if reference := referenceOf(&k.Spec.Reference); !reference.Form.IsObject {
+		isEmpty += fmt.Sprintf(` || %s == ""`, reference.Path.At("object"))
 	}
 	selector := fields.Path(k.Spec.Selector.AnnotationPlace().Names()).IsSet("object")
 	if path := k.Spec.Selector.Path; path != "" {
@@ -124,24 +124,37 @@ func CheckConditions(k *v1beta1.ClaimKind) []MatchCondition {
 // UseConditions are those of a claim whose reference to a class must be allowed: it has one, and had another before.
 // There are no others, since an author could meet them first and take that back later. A name that is not a string is one.
 func UseConditions(k *v1beta1.ClaimKind) []MatchCondition {
-	at := fields.Path(k.Spec.Reference.Names())
+	r := referenceOf(&k.Spec.Reference)
 	return newReference(k, func(object string) string {
-		unset, value := at.IsUnset(object), at.At(object)
-		if k.Spec.Reference.Form == v1beta1.Name {
+		unset, value := r.Path.IsUnset(object), r.Path.At(object)
+		if !r.Form.IsObject {
 			return unset + fmt.Sprintf(` || %s == ""`, value)
 		}
-		return unset + fmt.Sprintf(` || [%s].exists(r, type(r) == map && (!("name" in r) || r.name == null || r.name == ""))`, value)
+		name := r.name[len(r.name)-1]
+		return unset + fmt.Sprintf(` || [%s].exists(r, type(r) == map && (!(%q in r) || r.%s == null || r.%s == ""))`, value, name, name, name)
 	})
 }
 
 // newReference has the conditions of a claim with a class reference that is another one than before.
 func newReference(k *v1beta1.ClaimKind, isUnset func(object string) string) []MatchCondition {
-	at := fields.Path(k.Spec.Reference.Names())
+	reference := referenceOf(&k.Spec.Reference)
 	return []MatchCondition{
 		{"class-reference-is-set", "!(" + isUnset("object") + ")"},
-		{"class-reference-is-new", fmt.Sprintf(`request.operation == "CREATE" || %s || %s != %s`,
-			isUnset("oldObject"), at.At("object"), at.At("oldObject"))},
+		{"class-reference-is-new", fmt.Sprintf(`request.operation == "CREATE" || %s || %s`, isUnset("oldObject"), reference.differs())},
 	}
+}
+
+// differs is the CEL expression that reports whether an update, of which old and new object have a name in it, changes the reference.
+func (r *ClassReference) differs() string {
+	terms := []string{r.Path.At("object") + " != " + r.Path.At("oldObject")}
+	for _, at := range r.paths() {
+		if !slices.Equal(at, r.Path) {
+			now, before, last := at[:len(at)-1].At("object"), at[:len(at)-1].At("oldObject"), at[len(at)-1]
+			terms = append(terms, fmt.Sprintf("(%q in %s) != (%q in %s) || %q in %s && %s != %s",
+				last, now, last, before, last, now, at.At("object"), at.At("oldObject")))
+		}
+	}
+	return strings.Join(terms, " || ")
 }
 
 // expression is true of a claim that meets the condition, and of one that is malformed: such a
@@ -163,18 +176,23 @@ func (c *condition) expression(k *v1beta1.ClaimKind) string {
 // ReferenceIsUnset is the CEL expression that reports whether a claim has no class reference, as ClassReference.HasReference does. In an
 // update, or with nameless, every object without a name counts as absent: the name must not be lost.
 func ReferenceIsUnset(k *v1beta1.ClaimKind, object string, nameless bool) string {
-	at, emptyIsUnset := fields.Path(k.Spec.Reference.Names()), k.Spec.Reference.EmptyIsUnset()
-	unset, value := at.IsUnset(object), at.At(object)
+	r := referenceOf(&k.Spec.Reference)
+	unset, value := r.Path.IsUnset(object), r.Path.At(object)
 	switch {
-	case k.Spec.Reference.Form == v1beta1.Name && emptyIsUnset:
+	case !r.Form.IsObject && r.EmptyIsUnset:
 		return unset + fmt.Sprintf(` || %s == ""`, value)
-	case k.Spec.Reference.Form == v1beta1.Name:
+	case !r.Form.IsObject:
 		return unset
 	}
-	isNone := `type(r) == map && !(has(r.name) && type(r.name) == string && r.name != "")`
-	if !nameless && !emptyIsUnset {
+	name := r.name[len(r.name)-1]
+	isNone := fmt.Sprintf(`type(r) == map && !(has(r.%s) && type(r.%s) == string && r.%s != "")`, name, name, name)
+	if !nameless && !r.EmptyIsUnset {
+		var all []string
+		for _, part := range r.Form.Parts {
+			all = append(all, part.Field())
+		}
 		isNone += fmt.Sprintf(` && (oldObject != null || r.all(f, f in ["%s"]) && r.exists(f, r[f] != "" && r[f] != null))`,
-			strings.Join(formOf(k.Spec.Reference.Form).Fields, `", "`))
+			strings.Join(all, `", "`))
 	}
 	return unset + fmt.Sprintf(` || [%s].exists(r, %s)`, value, isNone)
 }
@@ -182,6 +200,7 @@ func ReferenceIsUnset(k *v1beta1.ClaimKind, object string, nameless bool) string
 // UnopinionatedConditions are those of a claim that is ours to bind, has no selector, and has
 // nothing of a class reference. They fail for a claim that is malformed.
 func UnopinionatedConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
+	reference := referenceOf(&k.Spec.Reference)
 	for _, c := range conditionsOf(&k.Spec) {
 		switch {
 		case c.ofCreation:
@@ -191,10 +210,15 @@ func UnopinionatedConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
 			continue
 		}
 		expression := c.places[0].IsAbsent("object")
-		if c.isReference && k.Spec.Reference.EmptyIsUnset() && k.Spec.Reference.Form == v1beta1.Name {
+		if c.isReference && reference.EmptyIsUnset && !reference.Form.IsObject {
 			expression += fmt.Sprintf(` || %s == ""`, c.places[0].At("object"))
 		}
 		all = append(all, MatchCondition{c.name, expression})
+	}
+	for i, at := range reference.paths() {
+		if !slices.Equal(at, reference.Path) {
+			all = append(all, MatchCondition{fmt.Sprintf("class-reference-part-%d-is-not-set", i), at.IsAbsent("object")})
+		}
 	}
 	if path := k.Spec.Selector.Path; path != "" {
 		all = append(all, MatchCondition{"class-selector-is-not-set", fields.Path(path.Names()).IsAbsent("object")})
@@ -217,5 +241,6 @@ func BindWhen(k *v1beta1.ClaimKind) (condition string, decides bool) {
 	if !e.Uses(expression.Namespace) && !e.Uses(expression.Related) && e.IsPortable() {
 		condition = e.With(expression.Claim, "object")
 	}
-	return condition, decidesOn(e, k.Spec.Reference.Names())
+	reference := referenceOf(&k.Spec.Reference)
+	return condition, reference.decides(e)
 }

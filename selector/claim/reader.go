@@ -308,7 +308,7 @@ func NewReader(k *v1beta1.ClaimKind, x *rules.ForClaims) *Reader {
 	}
 	paths := slices.Concat(x.LooksAtClaim, x.Linked)
 	if r.Reference.Decides { // See Decision.Given.
-		paths = append(paths, r.Reference.Path)
+		paths = append(paths, r.Reference.paths()...)
 	}
 	r.LooksAt = expression.NewFields(paths...)
 	r.plan = r.newPlan()
@@ -360,9 +360,8 @@ func (r *Reader) newPlan() *fields.Plan {
 	if r.Annotates {
 		p.Add(decision, fields.AsScalar, maxNameBytes)
 	}
-	p.Add(r.Reference.Path, fields.AsScalar, maxNameBytes) // The form Name.
-	for _, f := range r.Reference.Form.Fields {
-		p.Add(append(slices.Clone(r.Reference.Path), f), fields.AsScalar, maxNameBytes)
+	for _, part := range r.Reference.Form.Parts {
+		p.Add(part.Path, fields.AsScalar, maxNameBytes)
 	}
 	p.At(r.Reference.Path).MarksOthers = !r.Reference.EmptyIsUnset
 	for _, at := range r.LooksAt.Paths() {
@@ -393,6 +392,6 @@ func Failure(kind, name string, e *expression.Expression, err error) *field.Erro
 
 // ReadsReferenceOf reports whether a kind looks where another one has its reference.
 func (r *Reader) ReadsReferenceOf(o *Reader) bool {
-	read := append(slices.Concat(r.SkipIfSet, r.LooksAt.Paths()), r.Reference.Path, r.Selector, r.Annotation)
-	return slices.ContainsFunc(read, o.Reference.Path.Overlaps)
+	read := append(slices.Concat(r.SkipIfSet, r.LooksAt.Paths(), r.Reference.paths()), r.Selector, r.Annotation)
+	return slices.ContainsFunc(read, o.Reference.Overlaps)
 }

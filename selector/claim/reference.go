@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -19,10 +18,13 @@ import (
 
 // ClassReference is the class reference of the claims of one kind: where it is, how it is written, and what counts as absent.
 type ClassReference struct {
-	Path     fields.Path
-	Form     *Form
-	required []bool   // by the schema of the claims, of the fields that lead to classRef and the name in it
-	pointers []string // to the same fields, in RFC 6901 form
+	// Path of the reference: of the object that it is, or of the name in one that has no object of its own.
+	Path fields.Path
+	Form *Form
+	// name is the path of the name, and parent that of the object that has the parts.
+	name, parent fields.Path
+	required     []bool   // by the schema of the claims, of the fields that lead to the name
+	pointers     []string // to the same fields, in RFC 6901 form
 	// EmptyIsUnset reports whether every reference without a name counts as absent: see setValue.
 	EmptyIsUnset bool
 	// LeavesAbsent reports whether a claim without any reference is left alone, and company has the fields of
@@ -38,62 +40,83 @@ type ClassReference struct {
 }
 
 func newClassReference(k *v1beta1.ClaimKind, bindWhen *expression.Expression) ClassReference {
-	at := fields.Path(k.Spec.Reference.Names())
-	r := ClassReference{Path: at, Form: formOf(k.Spec.Reference.Form), EmptyIsUnset: k.Spec.Reference.EmptyIsUnset()}
-	r.LeavesAbsent = k.Spec.Reference.WhenAbsent == v1beta1.LeaveAbsentAlone
-	for last := at.Below("name"); len(r.pointers) < len(last); {
-		r.pointers = append(r.pointers, last[:len(r.pointers)+1].Pointer())
+	r := referenceOf(&k.Spec.Reference)
+	for len(r.pointers) < len(r.name) {
+		r.pointers = append(r.pointers, r.name[:len(r.pointers)+1].Pointer())
 	}
 	r.required = make([]bool, len(r.pointers))
 	if names := k.Spec.Classes.Namespaces.Names; len(names) > 0 && !r.Form.NamesNamespace { // It is one: see the schema.
 		r.ClassNamespace = string(names[0])
 	}
-	if r.Decides = bindWhen != nil && decidesOn(bindWhen, at); r.Decides {
+	if r.Decides = bindWhen != nil && r.decides(bindWhen); r.Decides {
 		r.terms = slices.DeleteFunc(bindWhen.Terms(), func(t *expression.Expression) bool { return !rules.ReadsClaimAlone(t) })
 	}
+	return r
+}
+
+// referenceOf the claims of a registration, without what its expressions and the schema of the claims say.
+func referenceOf(of *v1beta1.Reference) ClassReference {
+	r := ClassReference{
+		Path: of.Names(), Form: formOf(of), EmptyIsUnset: of.EmptyIsUnset(), LeavesAbsent: of.WhenAbsent == v1beta1.LeaveAbsentAlone,
+	}
+	r.name = r.Form.Part(v1beta1.NamePart).Path
+	r.parent = r.name[:len(r.name)-1]
 	return r
 }
 
 // Require says which fields the schema of the claims requires, and which of them, in the reference, only an author can give.
 func (r *ClassReference) Require(required []v1beta1.FieldPath, company []string) {
 	r.company = company
-	last := r.Path.Below("name")
 	for i := range r.required {
-		r.required[i] = slices.Contains(required, v1beta1.FieldPath("."+last[:i+1].String()))
+		r.required[i] = slices.Contains(required, v1beta1.FieldPath("."+r.name[:i+1].String()))
 	}
 }
 
-// decidesOn reports whether claims.when looks at the class reference.
-func decidesOn(bindWhen *expression.Expression, reference fields.Path) bool {
-	return slices.ContainsFunc(bindWhen.Looks(expression.Claim), reference.Overlaps)
+// decides reports whether claims.when looks at the class reference.
+func (r *ClassReference) decides(bindWhen *expression.Expression) bool {
+	return slices.ContainsFunc(bindWhen.Looks(expression.Claim), r.Overlaps)
 }
 
-// Written are the fields of the reference to a class, with their texts. What is empty is left
-// out: the core's group, and the namespace of a cluster-scoped class.
-func (r *ClassReference) Written(class Target) iter.Seq2[string, string] {
-	return func(yield func(field, text string) bool) {
-		for _, field := range r.Form.Fields {
-			if text := class.Text(field); text != "" && !yield(field, text) {
+// Overlaps reports whether a path is in the reference, or leads to it.
+func (r *ClassReference) Overlaps(p fields.Path) bool {
+	return slices.ContainsFunc(r.paths(), p.Overlaps)
+}
+
+// paths of the object that the reference is, or of all parts of one that has none.
+func (r *ClassReference) paths() (all []fields.Path) {
+	if r.Form.IsObject {
+		return []fields.Path{r.Path}
+	}
+	for _, part := range r.Form.Parts {
+		all = append(all, part.Path)
+	}
+	return all
+}
+
+// Written are the parts of the reference to a class, with what they say. What is empty is left out. It has no uid, because a class that is
+// restored from a backup has another.
+func (r *ClassReference) Written(class Target) written {
+	return func(yield func(part *Part, text string) bool) {
+		for i := range r.Form.Parts {
+			if text := class.Of(&r.Form.Parts[i]); text != "" && !yield(&r.Form.Parts[i], text) {
 				return
 			}
 		}
 	}
 }
 
-// Value of a reference to a class, in the form that claims of this kind take. It has no uid,
-// because a class that is restored from a backup has another.
-func (r *ClassReference) Value(class Target) jsontext.Value {
-	if len(r.Form.Fields) == 0 {
-		return fields.AppendText(nil, class.Name)
-	}
+// written is what parts of a reference say, in the order of its form.
+type written = iter.Seq2[*Part, string]
+
+// value is an object that has these parts alone.
+func value(parts written) jsontext.Value {
 	b := append(make([]byte, 0, 192), '{')
-	for field, text := range r.Written(class) {
+	for part, text := range parts {
 		if len(b) > 1 {
 			b = append(b, ',')
 		}
-		b = fields.AppendText(b, field)
-		b = append(b, ':')
-		b = fields.AppendText(b, text)
+		b = fields.AppendText(b, part.Field())
+		b = part.append(append(b, ':'), text)
 	}
 	return append(b, '}')
 }
@@ -125,24 +148,27 @@ func (r *ClassReference) NamesClass(object map[string]any) bool {
 
 // RefersTo is what the class reference of a claim says, false if it has none.
 func (r *ClassReference) RefersTo(object map[string]any) (to Target, bound bool) {
-	value, _ := r.setValue(r.Path.Lookup(object))
-	if value == nil {
+	if value, _ := r.setValue(r.Path.Lookup(object)); value == nil {
 		return Target{}, false
 	}
-	return r.Form.read(value), true
+	for i := range r.Form.Parts {
+		part := &r.Form.Parts[i]
+		to.set(part, part.in(object))
+	}
+	return to, true
 }
 
-// Parents counts the objects on the path to the reference, and at its end, that a claim
-// has. A reference that is an object names nothing yet, or the claim would be left alone.
+// Parents counts the objects on the path to the parts of the reference that a claim has. A
+// reference that is an object is one, and names nothing yet, or the claim would be left alone.
 func (r *ClassReference) Parents(object map[string]any) int {
-	for i, name := range r.Path {
+	for i, name := range r.parent {
 		child, ok := object[name].(map[string]any)
 		if !ok {
 			return i
 		}
 		object = child
 	}
-	return len(r.Path)
+	return len(r.parent)
 }
 
 // Lacks returns the field that the schema requires of a claim, if the claim with so many
@@ -151,16 +177,13 @@ func (r *ClassReference) Lacks(parents int) string {
 	if !r.required[parents] {
 		return ""
 	}
-	if parents == len(r.Path) {
-		return "." + r.Path.Below("name").String()
-	}
-	return "." + r.Path[:parents+1].String()
+	return "." + r.name[:parents+1].String()
 }
 
 // LacksCompany returns an error if a claim with so many parents gets a reference, in which the schema
 // requires more than we know; nil if not. What an author gave of a reference, the API server checks.
 func (r *ClassReference) LacksCompany(parents int) *field.Error {
-	if len(r.company) == 0 || parents == len(r.Path) {
+	if len(r.company) == 0 || parents == len(r.parent) {
 		return nil
 	}
 	return field.Required(r.Path.Below(r.company[0]).Field(),
@@ -170,11 +193,10 @@ func (r *ClassReference) LacksCompany(parents int) *field.Error {
 // Patch gives a claim its class, after these tests, and annotates it with the decision, unless that is empty.
 func (r *ClassReference) Patch(in *Intake, class Target, decision string, tests []fields.Operation) []byte {
 	operations := append(make([]fields.Operation, 0, 8), tests...) // The capacity saves an allocation.
-	if in.Parents == len(r.Path) {
-		operations = r.addFields(r.removeFields(operations, in, class), in.Given, class.Text)
-	} else {
-		operations = append(operations, r.AddReference(in.Parents, r.Value(class)))
+	if in.Parents == len(r.parent) {
+		operations = r.removeParts(operations, in, class)
 	}
+	operations = r.add(operations, in.Parents, in.Given, r.Written(class))
 	return fields.Patch(annotate(operations, r.Path, in.Annotated, decision)...)
 }
 
@@ -189,38 +211,41 @@ func annotate(to []fields.Operation, reference fields.Path, isAnnotated bool, te
 	return append(to, fields.Add(decision[:2].Pointer(), fmt.Appendf(nil, `{"%s":%s}`, decision[2], fields.AppendText(nil, text))))
 }
 
-// removeFields appends what takes out of a reference that counts as absent by claims.when the fields
+// removeParts appends what takes out of a reference that counts as absent by claims.when the parts
 // that the reference to the class goes without. Otherwise it would name another class.
-func (r *ClassReference) removeFields(to []fields.Operation, in *Intake, class Target) []fields.Operation {
+func (r *ClassReference) removeParts(to []fields.Operation, in *Intake, class Target) []fields.Operation {
 	if !r.Decides {
 		return to
 	}
-	value, _ := r.Path.Lookup(in.Object)
-	reference, _ := value.(map[string]any)
-	for _, field := range r.Form.Fields {
-		if text := reference[field]; text != nil && text != "" && !in.Given.has(field) && class.Text(field) == "" {
-			to = append(to, fields.Remove(r.Path.Below(field).Pointer()))
+	for i := range r.Form.Parts {
+		part := &r.Form.Parts[i]
+		if !isEmpty(part.in(in.Object)) && !in.Given.has(part) && class.Of(part) == "" {
+			to = append(to, fields.Remove(part.Pointer))
 		}
 	}
 	return to
 }
 
-// AddReference adds a reference, and its missing parents; parents is how many the claim has.
-func (r *ClassReference) AddReference(parents int, value jsontext.Value) fields.Operation {
-	for i := len(r.Path) - 1; i > parents; i-- {
-		value = fmt.Appendf(nil, `{"%s":%s}`, r.Path[i], value)
+// add parts of a reference, and the missing objects that lead to them; parents is how many of these the claim has. What its author has
+// given stays.
+func (r *ClassReference) add(to []fields.Operation, parents int, given *Given, parts written) []fields.Operation {
+	if parents < len(r.parent) {
+		return append(to, r.addObject(parents, value(parts)))
+	}
+	for part, text := range parts {
+		if !given.has(part) {
+			to = append(to, fields.Add(part.Pointer, part.append(nil, text)))
+		}
+	}
+	return to
+}
+
+// addObject adds the object that has the parts, and the missing ones that lead to it.
+func (r *ClassReference) addObject(parents int, value jsontext.Value) fields.Operation {
+	for i := len(r.parent) - 1; i > parents; i-- {
+		value = fmt.Appendf(nil, `{"%s":%s}`, r.parent[i], value)
 	}
 	return fields.Add(r.pointers[parents], value)
-}
-
-// addFields appends what completes a reference that is there without a name. What its author has set stays.
-func (r *ClassReference) addFields(to []fields.Operation, given *Given, text func(field string) string) []fields.Operation {
-	for _, field := range r.Form.Fields {
-		if text := text(field); text != "" && !given.has(field) {
-			to = append(to, fields.Add(r.Path.Below(field).Pointer(), fields.AppendText(nil, text)))
-		}
-	}
-	return to
 }
 
 // Seed of the hashes of keys. It differs from process to process: authors of classes and claims choose names and labels, and must not
@@ -262,18 +287,19 @@ func (r *ClassReference) namedValue(found any, err *field.Error) (any, *field.Er
 	}
 	object, ok := found.(map[string]any)
 	switch {
-	case len(r.Form.Fields) == 0 && found == "" && r.EmptyIsUnset:
+	case !r.Form.IsObject && found == "" && r.EmptyIsUnset:
 		return nil, nil
-	case len(r.Form.Fields) == 0, !ok: // What is no text or no object, the schema refuses.
+	case !r.Form.IsObject, !ok: // What is not a string, or not an object, the schema refuses.
 		return found, nil
 	}
-	if _, isLong := object["name"].(fields.LongText); isLong {
+	value := object[r.name[len(r.name)-1]]
+	if _, isLong := value.(fields.LongText); isLong {
 		return found, nil
 	}
-	name, isText := orZero[string](object["name"])
+	name, isText := orZero[string](value)
 	switch {
 	case !isText:
-		return nil, wrongType(r.Path.Below("name").Field(), object["name"], "a string")
+		return nil, wrongType(r.name.Field(), value, "a string")
 	case name == "":
 		return nil, nil
 	}
@@ -282,34 +308,36 @@ func (r *ClassReference) namedValue(found any, err *field.Error) (any, *field.Er
 
 // given reads what the author has set of a reference that counts as absent.
 func (r *ClassReference) given(object map[string]any) (*Given, field.ErrorList) {
-	value, _ := r.Path.Lookup(object)
-	reference, _ := value.(map[string]any)
-	if name, _ := reference["name"].(string); name != "" || len(reference) == 0 {
-		return nil, nil // One with a name counts as absent by claims.when, and is replaced whole.
-	}
-	texts, hasGroup := map[string]any{}, false
-	for _, name := range r.Form.Fields {
-		at := func() *field.Path { return r.Path.Below(name).Field() }
-		_, isLong := reference[name].(fields.LongText)
-		text, isText := orZero[string](reference[name])
-		switch {
-		case isLong, len(text) > v1beta1.MaxNameBytes:
-			return nil, field.ErrorList{{
-				Type: field.ErrorTypeTooLong, Field: at().String(),
-				Detail: fmt.Sprintf("must not be longer than %d bytes", v1beta1.MaxNameBytes),
-			}}
-		case !isText:
-			return nil, field.ErrorList{wrongType(at(), reference[name], "a string")}
-		case text != "":
-			texts[name] = text
-			hasGroup = hasGroup || name != "kind" && name != "namespace"
-		}
-	}
-	if len(texts) == 0 {
+	if whole, _ := r.Path.Lookup(object); r.Form.IsObject && whole == nil || len(r.Form.Parts) == 1 && !r.Form.IsObject {
 		return nil, nil
 	}
-	of := r.Form.read(texts)
-	return &Given{HasGroup: hasGroup, Group: of.Group, Kind: of.Kind, Namespace: of.Namespace}, nil
+	if found, _ := r.name.Lookup(object); isText(found) {
+		return nil, nil // One with a name counts as absent by claims.when, and is replaced whole.
+	}
+	given, hasAny, of := &Given{}, false, Target{}
+	for i := range r.Form.Parts {
+		part := &r.Form.Parts[i]
+		value := part.in(object)
+		text, _ := value.(string)
+		switch _, isLong := value.(fields.LongText); {
+		case isEmpty(value):
+			continue
+		case isLong, len(text) > v1beta1.MaxNameBytes:
+			return nil, field.ErrorList{{
+				Type: field.ErrorTypeTooLong, Field: part.Path.Field().String(),
+				Detail: fmt.Sprintf("must not be longer than %d bytes", v1beta1.MaxNameBytes),
+			}}
+		case !of.set(part, value):
+			return nil, field.ErrorList{wrongType(part.Path.Field(), value, "a "+part.Type())}
+		}
+		hasAny = true
+		given.HasGroup = given.HasGroup || part.Role == v1beta1.GroupPart || part.Role == v1beta1.APIVersionPart
+	}
+	if !hasAny {
+		return nil, nil
+	}
+	given.Group, given.Kind, given.Namespace = of.Group, of.Kind, of.Namespace
+	return given, nil
 }
 
 // MayRebind reports whether the reference of a claim may count as none: claims.when decides on it, and
@@ -322,35 +350,4 @@ func (r *ClassReference) MayRebind(object map[string]any) bool {
 		}
 	}
 	return r.Decides
-}
-
-// apiVersion is the field that has a version, too. Which one does not matter.
-const apiVersion = "apiVersion"
-
-// Target is what a reference of any form can say of its class.
-type Target struct {
-	schema.GroupVersionKind
-
-	Namespace, Name string
-}
-
-// part that stands in a field of a reference. In an apiVersion, a version follows the group.
-func (n *Target) part(field string) *string {
-	switch field {
-	case apiVersion, "apiGroup", "group":
-		return &n.Group
-	case "kind":
-		return &n.Kind
-	case "namespace":
-		return &n.Namespace
-	}
-	return &n.Name
-}
-
-// Text in a field of the reference.
-func (n Target) Text(field string) string {
-	if field == apiVersion {
-		return schema.GroupVersion{Group: n.Group, Version: n.Version}.String()
-	}
-	return *n.part(field)
 }

@@ -97,9 +97,10 @@ func TestReference(t *testing.T) {
 		"Name": {reason: "We should write a string", format: v1beta1.Name, class: cluster, want: `"fast"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := json.Marshal(readerOf(func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = tc.format }).Reference.Value(tc.class))
-			require.NoError(t, err, tc.reason)
-			assert.JSONEq(t, tc.want, string(got), tc.reason)
+			r := readerOf(func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = tc.format })
+			in := r.Read("team", "mine", map[string]any{"spec": map[string]any{}})
+			patch := string(r.Reference.Patch(&in, tc.class, "", nil))
+			assert.JSONEq(t, `[{"op":"add","path":"/spec/classRef","value":`+tc.want+`}]`, patch, tc.reason)
 		})
 	}
 }
@@ -578,11 +579,11 @@ func TestRestore(t *testing.T) {
 			change: spec(`{reference: {onUnbind: Allow}}`),
 		},
 		"Name": {
-			reason: "We should put back a text, with its escapes.",
+			reason: "We should put back a string that was escaped.",
 			before: `{"spec":{"classRef":"g\u006fld"}}`,
 			now:    `{"spec":{}}`,
 			want:   Restored,
-			patch:  add("/spec/classRef", `"g\u006fld"`),
+			patch:  add("/spec/classRef", `"gold"`),
 			change: spec(`{reference: {form: Name}}`),
 		},
 		"EmptyName": {

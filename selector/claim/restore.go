@@ -2,7 +2,8 @@ package claim
 
 import (
 	"fmt"
-	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fields"
@@ -62,32 +63,63 @@ func (r *Reader) Restore(stored, updated []byte) (res Restoration, err error) {
 	if !r.Reference.isNamed(before) {
 		return Restoration{Reason: NotBound}, nil
 	}
-	value := r.Reference.Path.Raw(stored)
-	if len(value) > v1beta1.MaxReferenceBytes {
+	had, whole, ok := r.Reference.stored(stored)
+	if !ok {
 		return Restoration{Reason: ReferenceTooLong}, nil
 	}
 	to, _ := r.Reference.RefersTo(before)
 	res = Restoration{Reason: Restored, Class: to.Name}
-	had, _ := fields.ReadWhole(value, fields.MaxSelectorDepth).(map[string]any) // A field in it may be longer than what is read of a claim.
 	given, problems := r.Reference.given(object)
 	parents := r.Reference.Parents(object)
 	switch {
 	case r.Reference.MayRebind(object):
-		parents = min(parents, len(r.Reference.Path)-1)
+		parents, given = min(parents, len(r.Reference.Path)-1), nil
 	case len(problems) > 0, given != nil && !given.AgreesWith(to), !r.Reference.EmptyIsUnset && r.addsFields(updated, had):
 		return Restoration{Reason: OtherReference}, nil
 	}
 	var operations []fields.Operation
-	if parents < len(r.Reference.Path) {
-		operations = append(operations, r.Reference.AddReference(parents, value))
+	if parents < len(r.Reference.parent) && whole != nil {
+		operations = append(operations, r.Reference.addObject(parents, whole))
 	} else {
-		operations = r.Reference.addFields(operations, given, func(field string) string {
-			text, _ := had[field].(string)
-			return text
-		})
+		operations = r.Reference.add(operations, parents, given, r.Reference.partsOf(had))
 	}
 	res.Patch = fields.Patch(r.restoreDecision(before, object, operations)...)
 	return res, nil
+}
+
+// stored is the reference that a claim had, and, of one that is an object, all of it. It is not ok if that is too long.
+func (r *ClassReference) stored(claim []byte) (had map[string]any, whole jsontext.Value, ok bool) {
+	if r.Form.IsObject {
+		whole = r.Path.Raw(claim)
+		had, _ = fields.ReadWhole(whole, fields.MaxSelectorDepth).(map[string]any) // A field in it may be longer than what is read of a claim.
+		return had, whole, len(whole) <= v1beta1.MaxReferenceBytes
+	}
+	had = map[string]any{}
+	for i := range r.Form.Parts {
+		part := &r.Form.Parts[i]
+		value := part.Path.Raw(claim)
+		if len(value) > v1beta1.MaxReferenceBytes {
+			return nil, nil, false
+		}
+		had[part.Field()] = fields.ReadWhole(value, fields.MaxSelectorDepth)
+	}
+	return had, nil, true
+}
+
+// partsOf a reference that was stored.
+func (r *ClassReference) partsOf(had map[string]any) written {
+	return func(yield func(*Part, string) bool) {
+		for i := range r.Form.Parts {
+			part := &r.Form.Parts[i]
+			text, _ := had[part.Field()].(string)
+			if had[part.Field()] == true {
+				text = flagSet
+			}
+			if text != "" && !yield(part, text) {
+				return
+			}
+		}
+	}
 }
 
 // restoreDecision appends what puts back the decision with which a claim was annotated. One that the update has stays.
@@ -106,7 +138,7 @@ func (r *Reader) restoreDecision(before, object map[string]any, to []fields.Oper
 func (r *Reader) addsFields(updated []byte, before map[string]any) bool {
 	now, _ := fields.ReadWhole(r.Reference.Path.Raw(updated), fields.MaxSelectorDepth).(map[string]any)
 	for name := range now {
-		if _, had := before[name]; !had && !slices.Contains(r.Reference.Form.Fields, name) {
+		if _, had := before[name]; !had && !r.Reference.Form.hasField(name) {
 			return true
 		}
 	}

@@ -22,37 +22,38 @@ func (r *ClassReference) Unbind(object map[string]any, managed []metav1.ManagedF
 	if parent[last] == nil {
 		return true
 	}
-	name := r.Path
-	if isObject {
-		name = name.Below("name")
-	}
 	us, author := managersOf(managed)
 	annotation, _ := decision.Lookup(object)
 	// Who restored a claim manages all of it, and with claims.when, a reference to another class may have been replaced whole.
-	recorded := len(managed) > 0 && (!author.manage(name) || annotation != nil && !author.manage(decision))
+	recorded := len(managed) > 0 && (!author.manage(r.name) || annotation != nil && !author.manage(decision))
 	if r.Decides {
-		recorded = len(managed) > 0 && !author.manage(name) && !us.manage(name)
+		recorded = len(managed) > 0 && !author.manage(r.name) && !us.manage(r.name)
 	}
 	known = recorded || !r.Decides
-	recorded = recorded && !author.manage(r.Path.Below("")) && !us.manage(r.Path.Below(""))
+	recorded = recorded && !author.manage(r.parent.Below("")) && !us.manage(r.parent.Below(""))
 	kept := map[string]any{}
-	for field, text := range reference {
-		switch {
-		case !slices.Contains(r.Form.Fields, field):
-			if r.EmptyIsUnset { // Else classbind would have left the claim alone: it came later.
-				kept[field] = text
-			}
-		case field == "name", text == nil, text == "":
-		case recorded && author.manage(r.Path.Below(field)):
-			kept[field] = text
+	for field, value := range reference {
+		if !r.Form.hasField(field) && r.EmptyIsUnset { // Else classbind would have left the claim alone: it came later.
+			kept[field] = value
+		}
+	}
+	for i := range r.Form.Parts {
+		part := &r.Form.Parts[i]
+		switch value := part.in(object); {
+		case part.Role == v1beta1.NamePart, isEmpty(value):
+		case recorded && author.manage(part.Path):
+			kept[part.Field()] = value
 		default:
 			known = known && recorded
+			if !r.Form.IsObject {
+				delete(parent, part.Field())
+			}
 		}
 	}
 	switch delete(parent, last); {
-	case len(kept) > 0, r.LeavesAbsent && isObject:
+	case isObject && (len(kept) > 0 || r.LeavesAbsent):
 		parent[last] = kept
-	case r.LeavesAbsent:
+	case r.LeavesAbsent && len(kept) == 0:
 		parent[last] = ""
 	}
 	return known

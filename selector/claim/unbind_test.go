@@ -37,24 +37,26 @@ func authored(r *Reader) (all []map[string]any) {
 	if !r.Reference.LeavesAbsent {
 		all = append(all, claim(nil))
 	}
-	if len(r.Reference.Form.Fields) == 0 {
+	form := r.Reference.Form
+	if !form.IsObject {
 		if r.Reference.EmptyIsUnset {
 			all = append(all, claim(""))
 		}
 		return all
 	}
-	for parts := range 1 << (len(r.Reference.Form.Fields) + 1) {
+	for parts := range 1 << (len(form.Parts) + 1) {
 		reference := map[string]any{}
-		for i, field := range r.Reference.Form.Fields {
+		for i := range form.Parts {
+			part := &form.Parts[i]
 			switch {
 			case parts>>i&1 == 0:
-			case field == "name": // Typed clients write an empty one.
-				reference[field] = ""
+			case part.Role == v1beta1.NamePart: // Typed clients write an empty one.
+				reference[part.Field()] = ""
 			default:
-				reference[field] = pool.Text(field)
+				reference[part.Field()] = pool.Of(part)
 			}
 		}
-		if parts>>len(r.Reference.Form.Fields) == 1 {
+		if parts>>len(form.Parts) == 1 {
 			reference["major"] = int64(16)
 		}
 		object := claim(reference)

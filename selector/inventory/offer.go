@@ -152,9 +152,9 @@ func (o *Offer) FaultOf(classKind string) *Fault {
 		why = "which is listed in spec.classes.kinds of the ClaimKind: list both there, or "
 	}
 	return Faultf(v1beta1.ReasonAmbiguousReference,
-		"the classes of %q are not offered to claims of %q: a reference of the form %s cannot distinguish them from those of %q, "+
+		"the classes of %q are not offered to claims of %q: a reference of the %s cannot distinguish them from those of %q, "+
 			"%sset spec.reference.form of the ClaimKind to one that can (%s), or let one class kind serve it",
-		classKind, o.demand.reader.Name, o.demand.reader.Reference.Form.Name, first.Name, why, strings.Join(forms, ", "))
+		classKind, o.demand.reader.Name, o.demand.reader.Reference.Form, first.Name, why, strings.Join(forms, ", "))
 }
 
 // Demand is what the claims of one kind ask of classes.

@@ -106,7 +106,7 @@ func TestSettledWithoutAClass(t *testing.T) {
 			return s
 		}
 		named, empty := `{"name":"gold"}`, `{"name":""}`
-		if len(form.Fields) == 0 {
+		if !form.IsObject {
 			named, empty = `"gold"`, `""`
 		}
 		assert.True(t, read(named).Bound, form.Name)

@@ -240,16 +240,16 @@ func (w catalog) nameFor(resource string, reference v1beta1.Place) (string, erro
 		return "", err
 	}
 	if preset != nil {
-		taken[resource] = preset.Spec.Reference.Place
+		taken[resource] = preset.Spec.Reference.Main()
 	}
 	for _, k := range w.claimKinds {
-		if k.Resource() == resource && k.Spec.Reference.Place == reference {
+		if k.Resource() == resource && k.Spec.Reference.Main() == reference {
 			return "", fmt.Errorf("the ClaimKind %q registers this reference of %s already: "+
 				"add the kinds of classes to its spec.classes.kinds, or delete it first", k.Name, resource)
 		}
-		taken[k.Name] = k.Spec.Reference.Place
+		taken[k.Name] = k.Spec.Reference.Main()
 		if k.Resource() == resource { // Two ClaimKinds of a resource need two annotations for selectors, as that of another name has.
-			taken[resource] = k.Spec.Reference.Place
+			taken[resource] = k.Spec.Reference.Main()
 		}
 	}
 	if at, ok := taken[name]; ok && at != reference {

@@ -41,6 +41,8 @@ type place struct {
 	v1beta1.Place
 	path fields.Path
 	form *claim.Form
+	// parts are those of a reference that has no form with a name.
+	parts []v1beta1.ReferencePart
 	// begun reports whether the reference has fields that only an author can give.
 	begun bool
 	// evidence is 0 where the user named it.
@@ -67,7 +69,7 @@ func (s search) places(named v1beta1.Place) ([]place, error) {
 			why := strings.Join(append(c.Problems, c.Unknown), "; ")
 			return nil, fmt.Errorf("--path=%q: no form of reference fits the schema of %s: %s", p, s.of.name, strings.Trim(why, "; "))
 		}
-		return []place{p}, s.beyond(p)
+		return []place{p}, s.beyond(&p)
 	}
 	var found []place
 	var obstacles []obstacle
@@ -111,7 +113,7 @@ func (s search) places(named v1beta1.Place) ([]place, error) {
 		return nil, fmt.Errorf("%s may have its reference to %s in any of %s: name one with --path",
 			s.of.name, s.kinds(), strings.Join(tied, ", "))
 	}
-	return found, s.beyond(found[0])
+	return found, s.beyond(&found[0])
 }
 
 // kinds of the classes, for an error.
@@ -189,14 +191,23 @@ func (s search) fit(p *place) bool {
 	return false
 }
 
+// reference at the place, as a ClaimKind has it.
+func (p *place) reference() v1beta1.Reference {
+	r := v1beta1.Reference{Place: p.Place, Parts: p.parts}
+	switch {
+	case len(p.parts) > 0 && !p.form.IsObject:
+		r.Place = v1beta1.Place{}
+	case len(p.parts) == 0 && p.form != nil:
+		r.Form = p.form.Name
+	}
+	return r
+}
+
 // claimKind with its reference at the place, as far as forms need it.
 func (p *place) claimKind(of kind) *selector.ClaimKind {
 	k := &v1beta1.ClaimKind{}
 	k.Name = of.name
-	k.Spec.Reference.Place = p.Place
-	if p.form != nil {
-		k.Spec.Reference.Form = p.form.Name
-	}
+	k.Spec.Reference = p.reference()
 	if !p.begun {
 		k.Spec.Reference.WhenEmpty = v1beta1.LeaveEmptyAlone
 	}
@@ -269,40 +280,70 @@ func (s search) evidence(at fields.Path) (most int, isFor string) {
 	return most, ""
 }
 
-// beyond returns an error if a reference at the place has a part that no form can write.
-func (s search) beyond(p place) error {
-	name, parent := p.path[len(p.path)-1], p.path[:len(p.path)-1]
-	clusterScoped := slices.ContainsFunc(s.classes, func(k kind) bool { return !k.Namespaced })
+// beyond finds the parts of a reference that its form does not have. It returns an error if no list of parts has them.
+func (s search) beyond(p *place) error {
 	namespaced := slices.ContainsFunc(s.classes, func(k kind) bool { return k.Namespaced })
+	clusterScoped := slices.ContainsFunc(s.classes, func(k kind) bool { return !k.Namespaced })
 	refuse := func(at fields.Path, why string) error {
-		return fmt.Errorf("%s cannot be registered with its reference at %s: no form of reference writes %s, which says %s",
+		return fmt.Errorf("%s cannot be registered with its reference at %s: no reference writes %s, which says %s",
 			s.of.name, p, truncate.String(shown(at), v1beta1.MaxShownBytes), why)
 	}
-	if len(p.form.Fields) > 0 && p.form.NamesKind == claim.NoKind && clusterScoped {
-		for _, part := range slices.Sorted(maps.Keys(s.schema.At(p.path).Schema.Properties)) {
-			at := p.path.Below(part)
-			if s.schema.At(at).Schema.Type == "boolean" && strings.Contains(strings.ToLower(part), "cluster") {
-				return refuse(at, "that the class has no namespace")
+	part := func(role v1beta1.PartRole, at fields.Path) v1beta1.ReferencePart {
+		return v1beta1.ReferencePart{Is: role, Place: fieldAt(at).Place}
+	}
+	if p.form.IsObject && p.form.NamesKind == claim.NoKind && clusterScoped {
+		for _, field := range slices.Sorted(maps.Keys(s.schema.At(p.path).Schema.Properties)) {
+			at := p.path.Below(field)
+			if s.schema.At(at).Schema.Type != "boolean" || !strings.Contains(strings.ToLower(field), "cluster") {
+				continue
 			}
+			flag := part(v1beta1.FlagPart, at)
+			if flag.Of, flag.Default = s.flagged(); flag.Of == "" {
+				return refuse(at, "whether the class has a namespace")
+			}
+			p.parts = []v1beta1.ReferencePart{part(v1beta1.NamePart, p.path.Below("name")), flag}
 		}
 	}
-	if len(p.form.Fields) > 0 || p.path.IsKey() {
+	if p.form.IsObject || p.path.IsKey() {
 		return nil
 	}
+	name, parent := p.path[len(p.path)-1], p.path[:len(p.path)-1]
 	for _, sibling := range slices.Sorted(maps.Keys(s.schema.At(parent).Schema.Properties)) {
 		at, lower := parent.Below(sibling), strings.ToLower(sibling)
 		f := s.schema.At(at).Schema
-		for _, stem := range []string{strings.ToLower(name), stemOf(name)} {
-			switch part, ok := strings.CutPrefix(lower, stem); {
+		for _, stem := range slices.Compact([]string{strings.ToLower(name), stemOf(name)}) {
+			role, ok := strings.CutPrefix(lower, stem)
+			switch {
 			case !ok || f.Type != "string" || f.Default != nil:
-			case part == "namespace" && namespaced:
-				return refuse(at, "where the class is")
-			case slices.Contains([]string{"kind", "group", "apigroup", "apiversion"}, part):
+			case role == "namespace" && namespaced:
+				p.parts = append(p.parts, part(v1beta1.NamespacePart, at))
+			case slices.Contains([]string{"kind", "group", "apigroup", "apiversion"}, role):
 				return refuse(at, "which kind of class it is")
 			}
 		}
 	}
+	if len(p.parts) > 0 {
+		p.parts = append(p.parts, part(v1beta1.NamePart, p.path))
+	}
 	return nil
+}
+
+// flagged are the Kinds that a flag of a reference distinguishes: that of cluster-scoped classes, which is called ClusterNAME, and NAME. They
+// are empty if the classes are not called so.
+func (s search) flagged() (of, otherwise string) {
+	for _, class := range s.classes {
+		if name, ok := strings.CutPrefix(class.Kind, "Cluster"); ok && !class.Namespaced {
+			of, otherwise = class.Kind, name
+		} else {
+			of, otherwise = "Cluster"+class.Kind, class.Kind
+		}
+		for _, c := range s.classes {
+			if c.Kind != of && c.Kind != otherwise || c.Namespaced != (c.Kind == otherwise) {
+				return "", ""
+			}
+		}
+	}
+	return of, otherwise
 }
 
 // parent that the reference needs and authors may leave out: the outermost one, nil if there is none. alone reports whether it can be

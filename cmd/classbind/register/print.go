@@ -26,7 +26,11 @@ var (
 func (s search) manifest(name string, places []place, registered []v1beta1.ClassKind) (string, error) {
 	p, of := places[0], s.of
 	spec, claims, selects := map[string]any{}, map[string]any{}, map[string]any{}
-	reference := map[string]any{"path": p.Path, "label": p.Label, "annotation": p.Annotation, "form": p.form.Name}
+	r := p.reference()
+	reference := map[string]any{"path": r.Path, "label": r.Label, "annotation": r.Annotation, "form": r.Form}
+	if len(r.Parts) > 0 {
+		reference["parts"] = r.Parts
+	}
 	maps.DeleteFunc(reference, func(_ string, value any) bool { return fmt.Sprint(value) == "" })
 	comments, confused := s.guesses(places)
 	if name != of.name {
@@ -109,7 +113,7 @@ func (s search) describe(p place, spec, claims, reference, selects map[string]an
 	c := selector.CheckPaths(p.claimKind(s.of), s.schema)
 	f := s.schema.At(p.path)
 	name := f
-	if len(p.form.Fields) > 0 {
+	if p.form.IsObject {
 		name = s.schema.At(p.path.Below("name"))
 	}
 	if parent, alone := s.parent(p); !alone {
@@ -143,7 +147,7 @@ func (s search) describe(p place, spec, claims, reference, selects map[string]an
 	}
 	if given != "" {
 		at := "claim." + p.path[0] + ".?" + strings.Join(p.path[1:], ".") // All that follows is optional, too.
-		if len(p.form.Fields) > 0 {
+		if p.form.IsObject {
 			at += ".name"
 		}
 		then := ": write spec.claims.when, or none is bound."
@@ -170,6 +174,7 @@ func registration(kind, name string, spec any) map[string]any {
 // guesses that the first of the places rests on. With confused, a reference there may mean a class of several kinds.
 func (s search) guesses(places []place) (comments []string, confused bool) {
 	p, of, classes := places[0], s.of, s.classes
+	form := p.claimKind(of).Reader.Reference.Form
 	tied := len(places) > 1 && places[1].evidence == p.evidence
 	if p.evidence > 0 && (p.evidence < sure || tied) {
 		comments = append(comments, fmt.Sprintf("A guess: the reference of a claim is %s.", p))
@@ -189,11 +194,11 @@ func (s search) guesses(places []place) (comments []string, confused bool) {
 				"Set spec.classes.namespaces of the ClaimKind: a %s has a namespace, and a %s has none.", class.Kind, of.Kind))
 		}
 		for _, other := range classes[:i] {
-			if p.form.Confuses(class.GroupVersionKind, other.GroupVersionKind) {
+			if form.Confuses(class.GroupVersionKind, other.GroupVersionKind) {
 				confused = true
 				comments = append(comments, fmt.Sprintf(
-					"A guess: a reference of the form %s, which cannot distinguish a %s from a %s, means the first that has the name.",
-					p.form.Name, other.Kind, class.Kind))
+					"A guess: a reference of the %s, which cannot distinguish a %s from a %s, means the first that has the name.",
+					form, other.Kind, class.Kind))
 			}
 		}
 	}

@@ -21,11 +21,12 @@ const schemas = "testdata/crds"
 
 // answer is a row of testdata/answers.yaml.
 type answer struct {
-	Args    string                `json:"args"`
-	Path    string                `json:"path"`
-	Form    v1beta1.ReferenceForm `json:"form"`
-	Also    []string              `json:"also"`
-	Refused string                `json:"refused"`
+	Args    string                  `json:"args"`
+	Path    string                  `json:"path"`
+	Form    v1beta1.ReferenceForm   `json:"form"`
+	Parts   []v1beta1.ReferencePart `json:"parts"`
+	Also    []string                `json:"also"`
+	Refused string                  `json:"refused"`
 }
 
 func answers(t *testing.T) (all []answer) {
@@ -63,6 +64,7 @@ func TestProjects(t *testing.T) {
 			}
 			assert.Equal(t, want.Path, at, out)
 			assert.Equal(t, want.Form, k.Spec.Reference.Form, out)
+			assert.Equal(t, want.Parts, k.Spec.Reference.Parts, out)
 			for _, also := range want.Also {
 				assert.Contains(t, out, also)
 			}

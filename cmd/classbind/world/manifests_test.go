@@ -96,7 +96,7 @@ func TestDefaults(t *testing.T) {
 	for object, want := range map[string]string{
 		`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}}`: `{
 			"claims": {"skipIfSet": [{"path": ".spec.resourceRef"}], "namespaceSelector": {}},
-			"reference": {"path": ".spec.classRef", "form": "ObjectReference", "whenEmpty": "Bind", "whenAbsent": "Bind",
+			"reference": {"path": ".spec.classRef", "whenEmpty": "Bind", "whenAbsent": "Bind",
 				"whenParentAbsent": "Create", "explicit": "Allow", "onUnbind": "Restore"},
 			"selector": {"path": ".spec.classSelector", "annotation": "classbind.io/class-selector", "whenAbsent": "Default"},
 			"classes": {"precedence": "Name", "namespaces": {"from": "SameAsClaim"}},

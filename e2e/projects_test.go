@@ -1,0 +1,193 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/e2e/controlplane"
+)
+
+// projects is the folder with the schemas of real projects, and the table of right answers for their kinds.
+const projects = "../cmd/classbind/register/testdata"
+
+// TestRegisterProjects applies what classbind register prints for kinds of real projects, in a cluster that serves them. That the answers are
+// right is tested beside the command.
+func TestRegisterProjects(t *testing.T) {
+	long(t)
+	notInPods(t, "It installs the CRDs of two dozen projects.")
+	w, _ := servedWorld(t, controlplane.Options{})
+	w.projectCRDs(t)
+	var rows []struct{ Args, Refused string }
+	require.NoError(t, yaml.Unmarshal(must(os.ReadFile(filepath.Join(projects, "answers.yaml")))(t), &rows))
+	ready := 0
+	for _, row := range rows {
+		t.Run(row.Args, func(t *testing.T) {
+			args := append([]string{"register", "--kubeconfig=" + w.plane.Kubeconfig}, strings.Fields(row.Args)...)
+			out, stderr, exit := w.classbind(t, args...)
+			if row.Refused != "" {
+				assert.NotZero(t, exit, "We should refuse what no reference can say.")
+				assert.Contains(t, stderr, row.Refused)
+				assert.Empty(t, out)
+				return
+			}
+			require.Zero(t, exit, stderr)
+			w.apply(t, out)
+			for _, object := range documents(t, out) {
+				t.Cleanup(func() { assert.NoError(t, w.Delete(t.Context(), object)) })
+			}
+			for _, k := range some[v1beta1.ClassKind](t, documents(t, out), "ClassKind") {
+				w.awaitReady(t, &k)
+			}
+			for _, k := range some[v1beta1.ClaimKind](t, documents(t, out), "ClaimKind") {
+				w.awaitReady(t, &k)
+			}
+			ready++
+		})
+	}
+	assert.GreaterOrEqual(t, ready, 28, "We should be right at the first try.")
+}
+
+// projectCRDs installs those of the projects.
+func (w *world) projectCRDs(t *testing.T) {
+	files := must(filepath.Glob(filepath.Join(projects, "crds", "*.yaml")))(t)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		w.apply(t, string(must(os.ReadFile(file))(t)))
+	}
+}
+
+// TestParts has references that are lists of parts bound, restored, checked, counted and explained, with the CRDs of their projects.
+func TestParts(t *testing.T) {
+	long(t)
+	notInPods(t, "It installs the CRDs of two dozen projects.")
+	w, _ := servedWorld(t, controlplane.Options{})
+	w.projectCRDs(t)
+	w.namespaces(t, "olm")
+	for name, tc := range map[string]struct {
+		reason string
+		kinds  string
+		claim  string
+		class  string
+		// bound has the fields that the claim must have.
+		bound string
+		// foreign changes the claim to another class, which is not there.
+		foreign string
+	}{
+		"Argo": {
+			reason: "We should set the flag for a class without a namespace.",
+			kinds: `
+metadata: {name: workflows.argoproj.io}
+spec:
+  reference:
+    path: .spec.workflowTemplateRef
+    parts:
+    - {is: Name, path: .spec.workflowTemplateRef.name}
+    - {is: Flag, path: .spec.workflowTemplateRef.clusterScope, of: ClusterWorkflowTemplate, default: WorkflowTemplate}
+    explicit: Check
+  classes: {kinds: [{name: workflowtemplates.argoproj.io}, {name: clusterworkflowtemplates.argoproj.io}]}`,
+			claim: `{apiVersion: argoproj.io/v1alpha1, kind: Workflow, metadata: {name: mine, namespace: default}, spec: {}}`,
+			class: `{apiVersion: argoproj.io/v1alpha1, kind: ClusterWorkflowTemplate, metadata: {name: fast, ` + isDefault + `}, spec: {}}`,
+			bound: `{spec: {workflowTemplateRef: {name: fast, clusterScope: true}}}`,
+			// The same name without the flag is another class.
+			foreign: `{spec: {workflowTemplateRef: {name: fast, clusterScope: false}}}`,
+		},
+		"OLM": {
+			reason: "We should write the namespace of the class beside its name.",
+			kinds: `
+metadata: {name: subscriptions.operators.coreos.com}
+spec:
+  reference:
+    parts: [{is: Name, path: .spec.source}, {is: Namespace, path: .spec.sourceNamespace}]
+    explicit: Check
+  classes: {kinds: [{name: catalogsources.operators.coreos.com}], namespaces: {from: All}}`,
+			claim:   `{apiVersion: operators.coreos.com/v1alpha1, kind: Subscription, metadata: {name: mine, namespace: default}, spec: {name: etcd, source: "", sourceNamespace: ""}}`,
+			class:   `{apiVersion: operators.coreos.com/v1alpha1, kind: CatalogSource, metadata: {name: fast, namespace: olm, ` + isDefault + `}, spec: {sourceType: grpc}}`,
+			bound:   `{spec: {source: fast, sourceNamespace: olm}}`,
+			foreign: `{spec: {source: fast, sourceNamespace: default}}`,
+		},
+		"Annotations": {
+			reason: "We should write three annotations of an Ingress.",
+			kinds: `
+metadata: {name: issuers-of-ingresses.example.org}
+spec:
+  claims: {resource: ingresses.networking.k8s.io, skipIfSet: [{annotation: cert-manager.io/cluster-issuer}]}
+  reference:
+    parts:
+    - {is: Name, annotation: cert-manager.io/issuer}
+    - {is: Kind, annotation: cert-manager.io/issuer-kind, default: Issuer}
+    - {is: Group, annotation: cert-manager.io/issuer-group, default: cert-manager.io}
+    explicit: Check
+  selector: {annotation: classbind.io/issuer-selector}
+  classes: {kinds: [{name: issuers.cert-manager.io}, {name: clusterissuers.cert-manager.io}]}`,
+			claim: `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: mine, namespace: default}, spec: {defaultBackend: {service: {name: a, port: {number: 80}}}}}`,
+			class: `{apiVersion: cert-manager.io/v1, kind: ClusterIssuer, metadata: {name: fast, ` + isDefault + `}, spec: {selfSigned: {}}}`,
+			bound: `{metadata: {annotations: {cert-manager.io/issuer: fast, cert-manager.io/issuer-kind: ClusterIssuer, cert-manager.io/issuer-group: cert-manager.io}}}`,
+			// An absent kind is Issuer.
+			foreign: `{metadata: {annotations: {cert-manager.io/issuer-kind: null, cert-manager.io/issuer-group: null}}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kinds := "apiVersion: classbind.io/v1beta1\nkind: ClaimKind" + tc.kinds + "\n"
+			for _, k := range some[v1beta1.ClaimKind](t, documents(t, kinds), "ClaimKind") {
+				for _, class := range k.Spec.Classes.Kinds {
+					kinds += "---\napiVersion: classbind.io/v1beta1\nkind: ClassKind\nmetadata: {name: " + class.Name + "}\nspec: {capacity: {}, onDelete: Deny}\n"
+				}
+			}
+			w.apply(t, kinds)
+			for _, k := range some[v1beta1.ClassKind](t, documents(t, kinds), "ClassKind") {
+				w.awaitReady(t, &k)
+			}
+			w.serves(t, kinds+"---\n"+tc.class+"\n")
+
+			claim := w.created(t, tc.claim)
+			t.Cleanup(func() { assert.NoError(t, w.Delete(t.Context(), claim)) })
+			require.True(t, has(claim.Object, documents(t, tc.bound)[0].Object), "%s: %v", tc.reason, claim.Object)
+
+			updated := documents(t, tc.claim)[0]
+			updated.SetResourceVersion(claim.GetResourceVersion())
+			require.NoError(t, w.Update(t.Context(), updated))
+			assert.True(t, has(updated.Object, documents(t, tc.bound)[0].Object), "We should put back what an update removes: %v", updated.Object)
+
+			foreign := client.RawPatch(types.MergePatchType, must(yaml.YAMLToJSON([]byte(tc.foreign)))(t))
+			err := w.Patch(t.Context(), updated.DeepCopy(), foreign)
+			assert.True(t, apierrors.IsForbidden(err), "We should check all parts: %v", err)
+
+			class := documents(t, tc.class)[0]
+			eventually(t, func(c *attempt) {
+				err := w.Delete(t.Context(), class.DeepCopy(), client.DryRunAll)
+				require.True(c, apierrors.IsForbidden(err), "We should count the claim for its class: %v", err)
+			})
+			explained := w.explain(t, write(t, tc.claim), "--kubeconfig="+w.plane.Kubeconfig)
+			require.Len(t, explained, 1)
+			assert.Contains(t, explained[0].Class, "fast")
+		})
+	}
+}
+
+// has reports whether an object has all of these fields, with these values.
+func has(object, fields map[string]any) bool {
+	for name, want := range fields {
+		switch want := want.(type) {
+		case map[string]any:
+			below, _ := object[name].(map[string]any)
+			if !has(below, want) {
+				return false
+			}
+		default:
+			if object[name] != want {
+				return false
+			}
+		}
+	}
+	return true
+}
