@@ -125,6 +125,11 @@ func (o *options) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	k := &v1beta1.ClaimKind{}
+	k.Name, k.Spec.Reference = s.of.name, places[0].reference()
+	if err = cluster.CheckBindable(k); err != nil {
+		return fmt.Errorf("%s cannot be registered with its reference at %s: %w", s.of.name, places[0], err)
+	}
 	name, err := w.nameFor(s.of.name, places[0].Place)
 	if err != nil {
 		return err
