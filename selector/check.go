@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
@@ -16,6 +17,7 @@ const (
 	reasonNotFound   = "NotFound"
 	reasonNotOffered = "NotOffered"
 	reasonOtherKind  = "OtherKind"
+	reasonTooMany    = "TooManyReferences"
 )
 
 // Refused is why a claim may not have the class that it names.
@@ -25,22 +27,37 @@ func (r *Refused) Error() string {
 	return fmt.Sprintf("it names the class %q, which is %s", r.Class, r.Text)
 }
 
-// Check whether a claim may have the class that it names, as it was read by ReadNamed. It returns what became of the claim, and the reason
-// why it may not, nil if it may. The selector of the claim does not count. The error is like that of Decide.
-func (d *Decider) Check(ctx context.Context, v *View, in claim.Intake, object map[string]any) (claim.Intake, *Refused, error) {
+// Check whether a claim may have the classes that it names, as it was read by ReadNamed. Those that it named before are not checked. It
+// returns what became of the claim, and the reason why it may not, nil if it may. The selector of the claim does not count. The error is
+// like that of Decide.
+func (d *Decider) Check(
+	ctx context.Context, v *View, in claim.Intake, object map[string]any, before []claim.Target,
+) (claim.Intake, *Refused, error) {
 	out := outside{decider: d, namespace: in.Namespace}
 	defer out.leave()
 	decision, facts, err := d.resolve(ctx, &out, v, in, Mode{})
 	if err != nil || !decision.Drawn() {
 		return decision.Claim, nil, err
 	}
-	refused, err := d.checkNamed(ctx, &out, Subject{Claim: decision.Claim.Claim, View: v, facts: facts}, object)
-	return decision.Claim, refused, err
+	named, ok := v.Kind.Reader.Reference.Named(object)
+	if !ok {
+		text := fmt.Sprintf("one of more than %d references, or one that is too long to read", v1beta1.MaxListedReferences)
+		return decision.Claim, &Refused{"", reasonTooMany, text}, nil
+	}
+	for _, to := range named {
+		if slices.Contains(before, to) {
+			continue
+		}
+		refused, err := d.checkNamed(ctx, &out, Subject{Claim: decision.Claim.Claim, View: v, facts: facts}, to)
+		if refused != nil || err != nil {
+			return decision.Claim, refused, err
+		}
+	}
+	return decision.Claim, nil, nil
 }
 
-func (d *Decider) checkNamed(ctx context.Context, out *outside, claimant Subject, object map[string]any) (*Refused, error) {
+func (d *Decider) checkNamed(ctx context.Context, out *outside, claimant Subject, to claim.Target) (*Refused, error) {
 	v, namespace := claimant.View, claimant.Namespace
-	to, _ := v.Kind.Reader.Reference.RefersTo(object)
 	named := truncate.String(cmp.Or(to.Kind, "class")+"/"+to.Name, v1beta1.MaxShownBytes)
 	refused := &Refused{named, reasonOtherKind, "of a kind whose classes no claim of " + v.Kind.Name + " is offered"}
 	type place struct {

@@ -126,6 +126,10 @@ func (c *PathsCheck) checkReference(k *ClaimKind, s *openapi.Schema) {
 	if !c.addPath("reference.path", s, f) {
 		return
 	}
+	if k.Reader.Reference.IsList {
+		c.add("reference.list", s.At(k.Reader.Reference.Path).Is("array"))
+		form = form.At(referenceAt(k))
+	}
 	c.checkForm(k, form, s)
 	if len(c.Problems) > 0 {
 		c.remedy = formRemedy(k, s)
@@ -134,7 +138,9 @@ func (c *PathsCheck) checkReference(k *ClaimKind, s *openapi.Schema) {
 		c.require(k, s, k.Reader.Reference.Path[:i+1])
 	}
 	for _, part := range c.required {
-		c.require(k, s, part.Path)
+		if !k.Reader.Reference.IsList { // The element has all parts.
+			c.require(k, s, part.Path)
+		}
 	}
 }
 
@@ -175,7 +181,7 @@ func (c *PathsCheck) require(k *ClaimKind, s *openapi.Schema, p fields.Path) {
 // checkForm reports whether a reference of this form would be stored as it is written. A
 // namespace is needed only where claims are offered the classes of others than their own.
 func (c *PathsCheck) checkForm(k *ClaimKind, form *claim.Form, s *openapi.Schema) {
-	setting, reference := "reference."+form.String(), k.Reader.Reference.Path
+	setting, reference := "reference."+form.String(), referenceAt(k)
 	partAt := func(at fields.Path) *claim.Part {
 		i := slices.IndexFunc(form.Parts, func(p claim.Part) bool { return slices.Equal(p.Path, at) })
 		if i < 0 {
@@ -214,6 +220,14 @@ func (c *PathsCheck) checkForm(k *ClaimKind, form *claim.Form, s *openapi.Schema
 	}
 }
 
+// referenceAt is the path of the reference in the schema, or that of the elements of a list.
+func referenceAt(k *ClaimKind) fields.Path {
+	if k.Reader.Reference.IsList {
+		return k.Reader.Reference.Path.Below(fields.Element)
+	}
+	return k.Reader.Reference.Path
+}
+
 // FittingForm returns the form of reference that fits the schema, nil if none does: the one that says the most, and asks for the least.
 func FittingForm(k *ClaimKind, s *openapi.Schema) *claim.Form {
 	best, most := (*claim.Form)(nil), 0
@@ -222,7 +236,7 @@ func FittingForm(k *ClaimKind, s *openapi.Schema) *claim.Form {
 		if !form.NamesNamespace && (k.Demand.Reach.From == v1beta1.FromAll || len(k.Demand.Reach.Names) > 1) {
 			continue // No registration may have it.
 		}
-		at := form.At(k.Reader.Reference.Path)
+		at := form.At(referenceAt(k))
 		if c.checkForm(k, at, s); len(c.Problems) > 0 || c.Unknown != "" {
 			continue
 		}

@@ -301,7 +301,7 @@ func TestCheckOfBound(t *testing.T) {
 			"spec":     map[string]any{"classRef": map[string]any{"apiVersion": "example.org/v1", "kind": "Gold", "name": "gold-0"}},
 		}
 		in := w.first.Kind.Reader.ReadNamed("a", name, object)
-		_, refused, err := new(Decider).Check(t.Context(), w.first, in, object)
+		_, refused, err := new(Decider).Check(t.Context(), w.first, in, object, nil)
 		require.NoError(t, err)
 		return refused
 	}

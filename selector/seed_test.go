@@ -187,7 +187,7 @@ func TestSeedOfNamed(t *testing.T) {
 		s.Reference.Explicit = v1beta1.CheckExplicit
 	}), map[string]int64{"as/one": 1})
 	object := decode(t, `{spec: {classRef: {apiVersion: example.org/v1, kind: as, name: one}}}`)
-	in, refused, err := new(Decider).Check(t.Context(), v, v.Kind.Reader.ReadNamed("team", "a", object), object)
+	in, refused, err := new(Decider).Check(t.Context(), v, v.Kind.Reader.ReadNamed("team", "a", object), object, nil)
 	require.NoError(t, err)
 	assert.Nil(t, refused)
 	assert.Empty(t, in.Problems, "We should not refuse it for its seed.")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,13 +39,14 @@ func (b *Binder) Check(ctx context.Context, request *admissionv1.AdmissionReques
 	if !view.Kind.Reader.ChecksExplicit {
 		return untouched("NotChecked"), nil
 	}
+	var had []claim.Target
 	if request.Operation == admissionv1.Update {
 		before, err := view.Kind.Reader.DecodeValid(request.OldObject.Raw)
 		if err != nil {
 			return nil, malformed("request.oldObject: %v", err)
 		}
-		had, _ := view.Kind.Reader.Reference.RefersTo(before)
-		if has, _ := view.Kind.Reader.Reference.RefersTo(object); has == had {
+		had, _ = view.Kind.Reader.Reference.Named(before)
+		if has, ok := view.Kind.Reader.Reference.Named(object); ok && slices.Equal(has, had) {
 			return untouched("SameReference"), nil
 		}
 	}
@@ -54,7 +56,7 @@ func (b *Binder) Check(ctx context.Context, request *admissionv1.AdmissionReques
 	if err = readRequest(ctx, view.Kind, &in); err != nil {
 		return nil, err
 	}
-	in, refused, err := b.Decider.Check(ctx, view, in, object)
+	in, refused, err := b.Decider.Check(ctx, view, in, object, had)
 	switch {
 	case err != nil || refused != nil:
 		return refuseClaim(request, refused, err)

@@ -12,6 +12,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.parts) || !has(self.form)",message="a form is a list of parts, so form and parts exclude each other",fieldPath=".parts"
 // +kubebuilder:validation:XValidation:rule="!has(self.parts) || !has(self.label) && !has(self.annotation)",message="a label or an annotation has no parts: give each part its own label or annotation",fieldPath=".parts"
 // +kubebuilder:validation:XValidation:rule="!has(self.parts) || !has(self.path) || self.parts.all(p, has(p.path) && p.path.startsWith(self.path + '.') && p.path.substring(self.path.size() + 1).matches('^[A-Za-z_][A-Za-z0-9_]*$'))",message="beside reference.path, each part must be a field of the object there, with letters, digits and _ in its name",fieldPath=".parts"
+// +kubebuilder:validation:XValidation:rule="!has(self.list) || has(self.path)",message="a list is a field: set path",fieldPath=".list"
 // +kubebuilder:validation:XValidation:rule="has(self.path) || !has(self.whenParentAbsent) || self.whenParentAbsent == 'Create' || has(self.parts) && has(self.parts[0].path)",message="a label or an annotation has no parent that could be absent: leave this field out",fieldPath=".whenParentAbsent"
 // +kubebuilder:validation:XValidation:rule="!has(self.path) || !(self.path in ['.apiVersion', '.kind', '.metadata', '.status']) && !self.path.startsWith('.metadata.') && !self.path.startsWith('.status.')",message="must not name the apiVersion, kind, metadata or status of a claim: the API server owns these",fieldPath=".path"
 type Reference struct {
@@ -44,7 +45,14 @@ type Reference struct {
 	// +optional
 	Parts []ReferencePart `json:"parts,omitempty"`
 
-	// WhenEmpty says what happens to a claim with an empty string, or with an object whose
+	// List says that path is that of a list of references. WhenAbsent writes a list with one
+	// reference if it is absent or empty. A list that has elements is what the author wants: it
+	// stays as it is, and explicit and use check all of them. Parts are fields of an element, below path.
+	// Example: WhenAbsent
+	// +optional
+	List ListPolicy `json:"list,omitempty"`
+
+	// WhenEmpty says what happens to a claim with an empty string or list, or with an object whose
 	// name is empty or absent. Bind takes it for none, because typed clients send it, and
 	// writes only the fields that are empty or absent: those that the author has set, such
 	// as the kind, select among the classes. LeaveAlone takes it for a reference: with "", the
@@ -164,6 +172,14 @@ const (
 	NamespacePart  PartRole = "Namespace"
 	FlagPart       PartRole = "Flag"
 )
+
+// ListPolicy is when a reference is written to a list.
+//
+// +kubebuilder:validation:Enum=WhenAbsent
+type ListPolicy string
+
+// ListWhenAbsent writes the only element of a list.
+const ListWhenAbsent ListPolicy = "WhenAbsent"
 
 // Explicit is what happens to a claim that names a class itself.
 //

@@ -96,7 +96,12 @@ func referenceExpression(kind *selector.ClaimKind, of *inventory.Class) string {
 	var expression strings.Builder
 	reference, added := &kind.Reader.Reference, referenceTo(kind, of)
 	at := reference.Path[:len(reference.Path)-1]
-	if reference.Form.IsObject {
+	switch {
+	case reference.IsList && reference.Form.IsObject:
+		added = []member{{reference.Path[len(at)], "[" + objectOf(added) + "]"}}
+	case reference.IsList:
+		added = []member{{reference.Path[len(at)], "[" + paramName + "]"}}
+	case reference.Form.IsObject:
 		added = []member{{reference.Path[len(at)], objectOf(added)}}
 	}
 	for i := range at {
@@ -135,7 +140,11 @@ func referenceTo(kind *selector.ClaimKind, of *inventory.Class) (all []member) {
 		if kind.Reader.Reference.Form.Part(v1beta1.FlagPart) != nil { // The values of a map have one type.
 			value = "dyn(" + value + ")"
 		}
-		all = append(all, member{part.Field(), value})
+		name := ""
+		if len(part.Path) > 0 {
+			name = part.Field()
+		}
+		all = append(all, member{name, value})
 	}
 	return all
 }

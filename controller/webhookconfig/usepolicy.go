@@ -96,23 +96,30 @@ func useSpec(k *v1beta1.ClaimKind, view *selector.View, entry *Entry) admissionr
 		refuse("false", noNamespace, "")
 		return s
 	}
-	refuse(r.isWellFormed(), fmt.Sprintf("the class reference %s has a value that is not a string", r.Path), "")
-	isAny := []string{"false"}
-	for _, of := range view.MeantKinds() {
-		isAny = append(isAny, r.means(of))
+	if r.IsList {
+		refuse(r.isShort(), fmt.Sprintf("the class references %s are no list, or more than %d", r.Path, v1beta1.MaxListedReferences), "")
 	}
-	const unregistered = "is of a kind that is not registered for these claims"
-	refuse(strings.Join(isAny, " || "), fmt.Sprintf("the class %s: %s lists those that can be used", unregistered, command),
-		fmt.Sprintf(`"the class " + %s + " %s"`, r.class(), unregistered))
-	for _, of := range view.MeantKinds() {
-		verb := fmt.Sprintf("verb %s on %s", v1beta1.UseVerb, of.Resource().GroupResource())
-		name := shown("variables.name")
-		if of.Namespaced {
-			name = shown(r.namespaceOf(of) + ` + "/" + variables.name`)
+	for _, e := range r.elements() {
+		unless := func(expression string) string { return e.unless + expression }
+		refuse(unless(e.isWellFormed()), fmt.Sprintf("the class reference %s has a value that is not a string", r.Path), "")
+		isAny := []string{"false"}
+		for _, of := range view.MeantKinds() {
+			isAny = append(isAny, e.means(of))
 		}
-		refuse(fmt.Sprintf("!(%s) || %s", r.means(of), mayUse(view.Kind.Use, of, r.namespaceOf(of), "variables.name")),
-			fmt.Sprintf("the class may not be used (%s): %s lists those that may", verb, command),
-			fmt.Sprintf(`%s + " may not use the class " + %s + " (%s " + %s + ")"`, r.subject, r.class(), verb, name))
+		const unregistered = "is of a kind that is not registered for these claims"
+		refuse(unless("("+strings.Join(isAny, " || ")+")"),
+			fmt.Sprintf("the class %s: %s lists those that can be used", unregistered, command),
+			fmt.Sprintf(`"the class " + %s + " %s"`, e.class(), unregistered))
+		for _, of := range view.MeantKinds() {
+			verb := fmt.Sprintf("verb %s on %s", v1beta1.UseVerb, of.Resource().GroupResource())
+			name := shown(e.variable("name"))
+			if of.Namespaced {
+				name = shown(e.namespaceOf(of) + ` + "/" + ` + e.variable("name"))
+			}
+			refuse(unless(fmt.Sprintf("!(%s) || %s", e.means(of), mayUse(view.Kind.Use, of, e.namespaceOf(of), e.variable("name")))),
+				fmt.Sprintf("the class may not be used (%s): %s lists those that may", verb, command),
+				fmt.Sprintf(`%s + " may not use the class " + %s + " (%s " + %s + ")"`, r.subject, e.class(), verb, name))
+		}
 	}
 	return s
 }
@@ -156,33 +163,70 @@ func newUseReader(k *v1beta1.ClaimKind, kind *selector.ClaimKind, entry *Entry) 
 	return r
 }
 
+// useElement reads the only reference, or an element of a list.
+type useElement struct {
+	*useReader
+
+	root   string // where the paths of its parts start
+	suffix string // of its variables
+	unless string // is true, with ||, if the list has no such element
+}
+
+func (r *useReader) elements() (all []useElement) {
+	if !r.IsList {
+		return []useElement{{useReader: r, root: "object"}}
+	}
+	for i := range v1beta1.MaxListedReferences {
+		all = append(all, useElement{r, fmt.Sprintf("variables.element%d", i), strconv.Itoa(i), fmt.Sprintf("variables.listed.size() <= %d || ", i)})
+	}
+	return all
+}
+
+// isShort is true of a list that is checked whole.
+func (r *useReader) isShort() string {
+	return fmt.Sprintf("type(%s) == list && variables.listed.size() <= %d", r.Path.At("object"), v1beta1.MaxListedReferences)
+}
+
+// variable of the policy with what a part says.
+func (e *useElement) variable(name string) string { return "variables." + name + e.suffix }
+
 // variables of the policy: what the parts say.
 func (r *useReader) variables() (all []admissionregistrationv1.Variable) {
 	add := func(name, expression string) {
 		all = append(all, admissionregistrationv1.Variable{Name: name, Expression: expression})
 	}
-	for i := range r.Form.Parts {
-		part := &r.Form.Parts[i]
-		switch text := textOf(part); part.Role {
-		case v1beta1.NamePart:
-			add("name", text)
-		case v1beta1.APIVersionPart:
-			add("apiVersion", text)
-			add("group", `variables.apiVersion.contains("/") ? variables.apiVersion.split("/")[0] : ""`)
-		case v1beta1.GroupPart:
-			add("group", text)
-		case v1beta1.KindPart, v1beta1.FlagPart:
-			add("kind", text)
-		case v1beta1.NamespacePart:
-			add("classNamespace", text) // CEL reserves namespace.
+	if r.IsList {
+		list := r.Path.At("object")
+		add("listed", fmt.Sprintf("type(%s) == list ? %s : []", list, list))
+	}
+	for i, e := range r.elements() {
+		if r.IsList {
+			add("element"+e.suffix, fmt.Sprintf("variables.listed.size() > %d ? variables.listed[%d] : null", i, i))
+		}
+		for i := range r.Form.Parts {
+			part := &r.Form.Parts[i]
+			switch text := textOf(part, e.root); part.Role {
+			case v1beta1.NamePart:
+				add("name"+e.suffix, text)
+			case v1beta1.APIVersionPart:
+				add("apiVersion"+e.suffix, text)
+				version := e.variable("apiVersion")
+				add("group"+e.suffix, fmt.Sprintf(`%s.contains("/") ? %s.split("/")[0] : ""`, version, version))
+			case v1beta1.GroupPart:
+				add("group"+e.suffix, text)
+			case v1beta1.KindPart, v1beta1.FlagPart:
+				add("kind"+e.suffix, text)
+			case v1beta1.NamespacePart:
+				add("classNamespace"+e.suffix, text) // CEL reserves namespace.
+			}
 		}
 	}
 	return all
 }
 
 // textOf a part is the CEL expression for what it says. One of another type counts as absent.
-func textOf(part *claim.Part) string {
-	unset, value := part.Path.IsUnset("object"), part.Path.At("object")
+func textOf(part *claim.Part, root string) string {
+	unset, value := part.Path.IsUnset(root), part.Path.At(root)
 	if part.Role == v1beta1.FlagPart {
 		return fmt.Sprintf("!(%s) && %s == true ? %q : %q", unset, value, part.Of, part.Default)
 	}
@@ -194,49 +238,51 @@ func textOf(part *claim.Part) string {
 }
 
 // isWellFormed is true of a reference in which every part has its type, or is missing.
-func (r *useReader) isWellFormed() string {
+func (e *useElement) isWellFormed() string {
 	var terms []string
-	if r.Form.IsObject {
-		terms = append(terms, fmt.Sprintf("type(%s) == map", r.Path.At("object")))
+	switch {
+	case e.Form.IsObject && e.IsList:
+		terms = append(terms, fmt.Sprintf("type(%s) == map", e.root))
+	case e.Form.IsObject:
+		terms = append(terms, fmt.Sprintf("type(%s) == map", e.Path.At(e.root)))
 	}
 	types := map[string]string{"string": "string", "boolean": "bool"}
-	for i := range r.Form.Parts {
-		part := &r.Form.Parts[i]
-		terms = append(terms, fmt.Sprintf("(%s || type(%s) == %s)",
-			part.Path.IsUnset("object"), part.Path.At("object"), types[part.Type()]))
+	for i := range e.Form.Parts {
+		part := &e.Form.Parts[i]
+		terms = append(terms, fmt.Sprintf("(%s || type(%s) == %s)", part.Path.IsUnset(e.root), part.Path.At(e.root), types[part.Type()]))
 	}
 	return strings.Join(terms, " && ")
 }
 
 // means is true of a reference that may mean a class of this kind.
-func (r *useReader) means(of *inventory.ClassKind) string {
-	switch kind := of.GroupVersionKind; r.Form.NamesKind {
+func (e *useElement) means(of *inventory.ClassKind) string {
+	switch kind := of.GroupVersionKind; e.Form.NamesKind {
 	case claim.GroupAndKind:
-		return fmt.Sprintf("variables.group == %q && variables.kind == %q", kind.Group, kind.Kind)
+		return fmt.Sprintf("%s == %q && %s == %q", e.variable("group"), kind.Group, e.variable("kind"), kind.Kind)
 	case claim.KindAlone:
-		return fmt.Sprintf("variables.kind == %q", kind.Kind)
+		return fmt.Sprintf("%s == %q", e.variable("kind"), kind.Kind)
 	case claim.NoKind:
 	}
 	return "true"
 }
 
 // namespaceOf the class of this kind that a reference means: see Demand.Named.
-func (r *useReader) namespaceOf(of *inventory.ClassKind) string {
+func (e *useElement) namespaceOf(of *inventory.ClassKind) string {
 	switch {
 	case !of.Namespaced:
 		return `""`
-	case r.Form.NamesNamespace:
-		return fmt.Sprintf(`(variables.classNamespace == "" ? %s : variables.classNamespace)`, r.namespace)
+	case e.Form.NamesNamespace:
+		return fmt.Sprintf(`(%[1]s == "" ? %[2]s : %[1]s)`, e.variable("classNamespace"), e.namespace)
 	}
-	return r.namespace
+	return e.namespace
 }
 
 // class as its author wrote it, for messages.
-func (r *useReader) class() string {
-	if r.Form.NamesKind == claim.NoKind {
-		return shown("variables.name")
+func (e *useElement) class() string {
+	if e.Form.NamesKind == claim.NoKind {
+		return shown(e.variable("name"))
 	}
-	return shown(`variables.kind + "/" + variables.name`)
+	return shown(fmt.Sprintf(`%s + "/" + %s`, e.variable("kind"), e.variable("name")))
 }
 
 // shown is the CEL expression for what a message shows of a string from outside.

@@ -98,8 +98,8 @@ func MatchConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
 // author is warned. A claim that names its class is not let through: it may have been bound by its selector before, and costs no call.
 func emptyAndSelected(k *v1beta1.ClaimKind) string {
 	isEmpty := ReferenceIsUnset(k, "object", true)
-	if reference := referenceOf(&k.Spec.Reference); !reference.Form.IsObject {
-		isEmpty += fmt.Sprintf(` || %s == ""`, reference.Path.At("object"))
+	if reference := referenceOf(&k.Spec.Reference); reference.empty() != "" {
+		isEmpty += fmt.Sprintf(` || %s == %s`, reference.Path.At("object"), reference.empty())
 	}
 	selector := fields.Path(k.Spec.Selector.AnnotationPlace().Names()).IsSet("object")
 	if path := k.Spec.Selector.Path; path != "" {
@@ -127,8 +127,8 @@ func UseConditions(k *v1beta1.ClaimKind) []MatchCondition {
 	r := referenceOf(&k.Spec.Reference)
 	return newReference(k, func(object string) string {
 		unset, value := r.Path.IsUnset(object), r.Path.At(object)
-		if !r.Form.IsObject {
-			return unset + fmt.Sprintf(` || %s == ""`, value)
+		if empty := r.empty(); empty != "" {
+			return unset + fmt.Sprintf(` || %s == %s`, value, empty)
 		}
 		name := r.name[len(r.name)-1]
 		return unset + fmt.Sprintf(` || [%s].exists(r, type(r) == map && (!(%q in r) || r.%s == null || r.%s == ""))`, value, name, name, name)
@@ -142,6 +142,17 @@ func newReference(k *v1beta1.ClaimKind, isUnset func(object string) string) []Ma
 		{"class-reference-is-set", "!(" + isUnset("object") + ")"},
 		{"class-reference-is-new", fmt.Sprintf(`request.operation == "CREATE" || %s || %s`, isUnset("oldObject"), reference.differs())},
 	}
+}
+
+// empty is the CEL expression for a reference that says nothing, empty for one that is an object.
+func (r *ClassReference) empty() string {
+	switch {
+	case r.IsList:
+		return "[]"
+	case r.Form.IsObject:
+		return ""
+	}
+	return `""`
 }
 
 // differs is the CEL expression that reports whether an update, of which old and new object have a name in it, changes the reference.
@@ -178,10 +189,10 @@ func (c *condition) expression(k *v1beta1.ClaimKind) string {
 func ReferenceIsUnset(k *v1beta1.ClaimKind, object string, nameless bool) string {
 	r := referenceOf(&k.Spec.Reference)
 	unset, value := r.Path.IsUnset(object), r.Path.At(object)
-	switch {
-	case !r.Form.IsObject && r.EmptyIsUnset:
-		return unset + fmt.Sprintf(` || %s == ""`, value)
-	case !r.Form.IsObject:
+	switch empty := r.empty(); {
+	case empty != "" && r.EmptyIsUnset:
+		return unset + fmt.Sprintf(` || %s == %s`, value, empty)
+	case empty != "":
 		return unset
 	}
 	name := r.name[len(r.name)-1]
@@ -210,8 +221,8 @@ func UnopinionatedConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
 			continue
 		}
 		expression := c.places[0].IsAbsent("object")
-		if c.isReference && reference.EmptyIsUnset && !reference.Form.IsObject {
-			expression += fmt.Sprintf(` || %s == ""`, c.places[0].At("object"))
+		if empty := reference.empty(); c.isReference && reference.EmptyIsUnset && empty != "" {
+			expression += fmt.Sprintf(` || %s == %s`, c.places[0].At("object"), empty)
 		}
 		all = append(all, MatchCondition{c.name, expression})
 	}

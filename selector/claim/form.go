@@ -85,15 +85,22 @@ func newForm(name v1beta1.ReferenceForm, isObject bool, parts ...Part) Form {
 	return f
 }
 
-// formOf a reference, at its place. A form that is unknown or empty is ObjectReference.
+// formOf a reference, at its place, or that of an element of a list, without a place. A form that is unknown or empty is ObjectReference.
 func formOf(of *v1beta1.Reference) *Form {
+	isElement := of.List == v1beta1.ListWhenAbsent
 	if !slices.ContainsFunc(of.Parts, func(p v1beta1.ReferencePart) bool { return p.Is == v1beta1.NamePart }) {
-		i := slices.IndexFunc(Forms, func(f Form) bool { return f.Name == of.Form })
-		return Forms[max(i, 0)].At(of.Names())
+		form := &Forms[max(slices.IndexFunc(Forms, func(f Form) bool { return f.Name == of.Form }), 0)]
+		if isElement {
+			return form
+		}
+		return form.At(of.Names())
 	}
 	var parts []Part
 	for _, p := range of.Parts {
 		at := fields.Path(p.Names())
+		if isElement {
+			at = at[len(at)-1:]
+		}
 		parts = append(parts, Part{Role: p.Is, Path: at, Pointer: at.Pointer(), Default: p.Default, Of: p.Of})
 	}
 	f := newForm("", of.Place != (v1beta1.Place{}), parts...)
@@ -154,9 +161,12 @@ func (f *Form) hasField(name string) bool {
 // Field is the name of the field that has the part, or the key of the label or annotation.
 func (p *Part) Field() string { return p.Path[len(p.Path)-1] }
 
-// in returns the value of the part in a claim, nil if it has none.
-func (p *Part) in(object map[string]any) any {
-	value, _ := p.Path.Lookup(object)
+// in returns the value of the part in a claim, or in an element of a list, nil if it has none.
+func (p *Part) in(value any) any {
+	if len(p.Path) > 0 {
+		object, _ := value.(map[string]any)
+		value, _ = p.Path.Lookup(object)
+	}
 	return value
 }
 
@@ -176,6 +186,14 @@ func isText(value any) bool {
 
 // isEmpty reports whether a value says nothing of a class.
 func isEmpty(value any) bool { return value == nil || value == "" }
+
+// read what the parts say in a claim, or in an element of a list.
+func (f *Form) read(value any) (to Target) {
+	for i := range f.Parts {
+		to.set(&f.Parts[i], f.Parts[i].in(value))
+	}
+	return to
+}
 
 // Of is what the part of a reference to a class says, empty where it is left out: for the core's group, for the namespace of a
 // cluster-scoped class, and for a Flag that is false.

@@ -361,7 +361,12 @@ func (r *Reader) newPlan() *fields.Plan {
 		p.Add(decision, fields.AsScalar, maxNameBytes)
 	}
 	for _, part := range r.Reference.Form.Parts {
-		p.Add(part.Path, fields.AsScalar, maxNameBytes)
+		if !r.Reference.IsList {
+			p.Add(part.Path, fields.AsScalar, maxNameBytes)
+		}
+	}
+	if r.Reference.IsList {
+		p.Add(r.Reference.Path, fields.AsWhole, v1beta1.MaxReferenceBytes)
 	}
 	p.At(r.Reference.Path).MarksOthers = !r.Reference.EmptyIsUnset
 	for _, at := range r.LooksAt.Paths() {

@@ -20,8 +20,11 @@ import (
 type ClassReference struct {
 	// Path of the reference: of the object that it is, or of the name in one that has no object of its own.
 	Path fields.Path
+	// Form of the reference, or of an element of a list.
 	Form *Form
-	// name is the path of the name, and parent that of the object that has the parts.
+	// IsList reports whether Path is that of a list, which gets one element.
+	IsList bool
+	// name is the path of the name, and parent that of the object that has the parts. Both are Path where that is a list.
 	name, parent fields.Path
 	required     []bool   // by the schema of the claims, of the fields that lead to the name
 	pointers     []string // to the same fields, in RFC 6901 form
@@ -57,7 +60,12 @@ func newClassReference(k *v1beta1.ClaimKind, bindWhen *expression.Expression) Cl
 // referenceOf the claims of a registration, without what its expressions and the schema of the claims say.
 func referenceOf(of *v1beta1.Reference) ClassReference {
 	r := ClassReference{
-		Path: of.Names(), Form: formOf(of), EmptyIsUnset: of.EmptyIsUnset(), LeavesAbsent: of.WhenAbsent == v1beta1.LeaveAbsentAlone,
+		Path: of.Names(), Form: formOf(of), IsList: of.List == v1beta1.ListWhenAbsent,
+		EmptyIsUnset: of.EmptyIsUnset(), LeavesAbsent: of.WhenAbsent == v1beta1.LeaveAbsentAlone,
+	}
+	if r.IsList {
+		r.name, r.parent = r.Path, r.Path
+		return r
 	}
 	r.name = r.Form.Part(v1beta1.NamePart).Path
 	r.parent = r.name[:len(r.name)-1]
@@ -82,9 +90,12 @@ func (r *ClassReference) Overlaps(p fields.Path) bool {
 	return slices.ContainsFunc(r.paths(), p.Overlaps)
 }
 
+// isWhole reports whether Path is that of all of the reference, in an object or a list.
+func (r *ClassReference) isWhole() bool { return r.Form.IsObject || r.IsList }
+
 // paths of the object that the reference is, or of all parts of one that has none.
 func (r *ClassReference) paths() (all []fields.Path) {
-	if r.Form.IsObject {
+	if r.isWhole() {
 		return []fields.Path{r.Path}
 	}
 	for _, part := range r.Form.Parts {
@@ -108,17 +119,27 @@ func (r *ClassReference) Written(class Target) written {
 // written is what parts of a reference say, in the order of its form.
 type written = iter.Seq2[*Part, string]
 
-// value is an object that has these parts alone.
-func value(parts written) jsontext.Value {
-	b := append(make([]byte, 0, 192), '{')
-	for part, text := range parts {
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		b = fields.AppendText(b, part.Field())
-		b = part.append(append(b, ':'), text)
+// value is an object that has these parts alone, or a list with them.
+func (r *ClassReference) value(parts written) jsontext.Value {
+	b := make([]byte, 0, 192)
+	if r.IsList {
+		b = append(b, '[')
 	}
-	return append(b, '}')
+	separator := byte('{')
+	for part, text := range parts {
+		if len(part.Path) > 0 {
+			b = append(fields.AppendText(append(b, separator), part.Field()), ':')
+			separator = ','
+		}
+		b = part.append(b, text)
+	}
+	if separator == ',' {
+		b = append(b, '}')
+	}
+	if r.IsList {
+		b = append(b, ']')
+	}
+	return b
 }
 
 // BoundTo reports whether a claim has its class reference, and for which classes it counts. A reference without a namespace may name a
@@ -148,14 +169,35 @@ func (r *ClassReference) NamesClass(object map[string]any) bool {
 
 // RefersTo is what the class reference of a claim says, false if it has none.
 func (r *ClassReference) RefersTo(object map[string]any) (to Target, bound bool) {
-	if value, _ := r.setValue(r.Path.Lookup(object)); value == nil {
+	found, _ := r.setValue(r.Path.Lookup(object))
+	if found == nil {
 		return Target{}, false
 	}
-	for i := range r.Form.Parts {
-		part := &r.Form.Parts[i]
-		to.set(part, part.in(object))
+	if !r.IsList {
+		return r.Form.read(object), true
+	}
+	if list, _ := found.([]any); len(list) > 0 {
+		to = r.Form.read(list[0])
 	}
 	return to, true
+}
+
+// Named are the classes that a claim names: the only one, or those of a list. It is not ok if there are more than
+// v1beta1.MaxListedReferences, or too many to read.
+func (r *ClassReference) Named(object map[string]any) (all []Target, ok bool) {
+	to, isSet := r.RefersTo(object)
+	if !isSet || !r.IsList {
+		return []Target{to}[:min(1, len(to.Name))], true
+	}
+	value, _ := r.Path.Lookup(object)
+	list, ok := value.([]any)
+	if !ok || len(list) > v1beta1.MaxListedReferences {
+		return nil, false
+	}
+	for _, element := range list {
+		all = append(all, r.Form.read(element))
+	}
+	return all, true
 }
 
 // Parents counts the objects on the path to the parts of the reference that a claim has. A
@@ -230,7 +272,7 @@ func (r *ClassReference) removeParts(to []fields.Operation, in *Intake, class Ta
 // given stays.
 func (r *ClassReference) add(to []fields.Operation, parents int, given *Given, parts written) []fields.Operation {
 	if parents < len(r.parent) {
-		return append(to, r.addObject(parents, value(parts)))
+		return append(to, r.addObject(parents, r.value(parts)))
 	}
 	for part, text := range parts {
 		if !given.has(part) {
@@ -286,10 +328,11 @@ func (r *ClassReference) namedValue(found any, err *field.Error) (any, *field.Er
 		return found, err
 	}
 	object, ok := found.(map[string]any)
+	list, isList := found.([]any)
 	switch {
-	case !r.Form.IsObject && found == "" && r.EmptyIsUnset:
+	case r.IsList && isList && len(list) == 0 && r.EmptyIsUnset, !r.isWhole() && found == "" && r.EmptyIsUnset:
 		return nil, nil
-	case !r.Form.IsObject, !ok: // What is not a string, or not an object, the schema refuses.
+	case !r.Form.IsObject, r.IsList, !ok: // What is not a string, or not an object, the schema refuses.
 		return found, nil
 	}
 	value := object[r.name[len(r.name)-1]]
@@ -308,7 +351,7 @@ func (r *ClassReference) namedValue(found any, err *field.Error) (any, *field.Er
 
 // given reads what the author has set of a reference that counts as absent.
 func (r *ClassReference) given(object map[string]any) (*Given, field.ErrorList) {
-	if whole, _ := r.Path.Lookup(object); r.Form.IsObject && whole == nil || len(r.Form.Parts) == 1 && !r.Form.IsObject {
+	if whole, _ := r.Path.Lookup(object); r.IsList || r.Form.IsObject && whole == nil || len(r.Form.Parts) == 1 && !r.Form.IsObject {
 		return nil, nil
 	}
 	if found, _ := r.name.Lookup(object); isText(found) {

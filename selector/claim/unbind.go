@@ -39,6 +39,9 @@ func (r *ClassReference) Unbind(object map[string]any, managed []metav1.ManagedF
 	}
 	for i := range r.Form.Parts {
 		part := &r.Form.Parts[i]
+		if r.IsList { // An author who gives an element gives the reference.
+			break
+		}
 		switch value := part.in(object); {
 		case part.Role == v1beta1.NamePart, isEmpty(value):
 		case recorded && author.manage(part.Path):
@@ -53,6 +56,8 @@ func (r *ClassReference) Unbind(object map[string]any, managed []metav1.ManagedF
 	switch delete(parent, last); {
 	case isObject && (len(kept) > 0 || r.LeavesAbsent):
 		parent[last] = kept
+	case r.LeavesAbsent && r.IsList:
+		parent[last] = []any{}
 	case r.LeavesAbsent && len(kept) == 0:
 		parent[last] = ""
 	}

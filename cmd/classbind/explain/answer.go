@@ -261,7 +261,7 @@ func (o *options) noteClass(ctx context.Context, w *world.World, v *world.Kind, 
 		return
 	}
 	decider, isChecked := w.Decider(o.fresh, nil), k.Spec.Reference.Explicit == v1beta1.CheckExplicit
-	switch _, refused, err := decider.Check(ctx, v.View, named, object); {
+	switch _, refused, err := decider.Check(ctx, v.View, named, object, nil); {
 	case err != nil || refused == nil:
 	case isChecked && len(o.claims) > 0:
 		item.end(Unmatched, refused.Reason, fmt.Sprintf("%v; it is refused, because reference.explicit is Check", refused))

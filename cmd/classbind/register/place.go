@@ -2,6 +2,7 @@ package register
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -43,6 +44,8 @@ type place struct {
 	form *claim.Form
 	// parts are those of a reference that has no form with a name.
 	parts []v1beta1.ReferencePart
+	// isList reports whether the path is that of a list of references.
+	isList bool
 	// begun reports whether the reference has fields that only an author can give.
 	begun bool
 	// evidence is 0 where the user named it.
@@ -54,6 +57,14 @@ func fieldAt(at fields.Path) place {
 }
 
 func (p place) String() string { return shown(p.path) }
+
+// reference is the path of the reference in the schema: that of the elements of a list.
+func (p *place) schemaPath() fields.Path {
+	if p.isList {
+		return p.path.Below(fields.Element)
+	}
+	return p.path
+}
 
 // shown is a path as users write it, with [] for the elements of a list.
 func shown(at fields.Path) string {
@@ -79,6 +90,8 @@ func (s search) places(named v1beta1.Place) ([]place, error) {
 		p.evidence, _ = s.evidence(at)
 		switch {
 		case p.evidence == 0:
+		case slices.Index(at, fields.Element) == len(at)-1 && s.fitList(&p):
+			found = append(found, p)
 		case slices.Contains(at, fields.Element):
 			listed = max(listed, p.evidence)
 			o = obstacle{why: "is a list, and a claim gets one reference"}
@@ -194,6 +207,9 @@ func (s search) fit(p *place) bool {
 // reference at the place, as a ClaimKind has it.
 func (p *place) reference() v1beta1.Reference {
 	r := v1beta1.Reference{Place: p.Place, Parts: p.parts}
+	if p.isList {
+		r.List = v1beta1.ListWhenAbsent
+	}
 	switch {
 	case len(p.parts) > 0 && !p.form.IsObject:
 		r.Place = v1beta1.Place{}
@@ -201,6 +217,17 @@ func (p *place) reference() v1beta1.Reference {
 		r.Form = p.form.Name
 	}
 	return r
+}
+
+// fitList finds the form of the elements of a list.
+func (s search) fitList(p *place) bool {
+	list := fieldAt(p.path[:len(p.path)-1])
+	list.isList, list.evidence = true, p.evidence
+	fits := s.fit(&list) && !list.begun
+	if fits {
+		*p = list
+	}
+	return fits
 }
 
 // claimKind with its reference at the place, as far as forms need it.
@@ -291,9 +318,19 @@ func (s search) beyond(p *place) error {
 	part := func(role v1beta1.PartRole, at fields.Path) v1beta1.ReferencePart {
 		return v1beta1.ReferencePart{Is: role, Place: fieldAt(at).Place}
 	}
+	whole := p.schemaPath()
+	if namespace := whole.Below("namespace"); p.form.Name == v1beta1.GroupKindReference && s.schema.At(namespace).Is("string").Err == nil {
+		for _, role := range []v1beta1.PartRole{v1beta1.GroupPart, v1beta1.KindPart, v1beta1.NamespacePart, v1beta1.NamePart} {
+			field := strings.ToLower(string(role))
+			has := part(role, p.path.Below(field))
+			has.Default = defaultOf(s.schema.At(whole.Below(field)).Schema)
+			p.parts = append(p.parts, has)
+		}
+		return nil
+	}
 	if p.form.IsObject && p.form.NamesKind == claim.NoKind && clusterScoped {
-		for _, field := range slices.Sorted(maps.Keys(s.schema.At(p.path).Schema.Properties)) {
-			at := p.path.Below(field)
+		for _, field := range slices.Sorted(maps.Keys(s.schema.At(whole).Schema.Properties)) {
+			at := whole.Below(field)
 			if s.schema.At(at).Schema.Type != "boolean" || !strings.Contains(strings.ToLower(field), "cluster") {
 				continue
 			}
@@ -301,10 +338,11 @@ func (s search) beyond(p *place) error {
 			if flag.Of, flag.Default = s.flagged(); flag.Of == "" {
 				return refuse(at, "whether the class has a namespace")
 			}
+			flag.Path = v1beta1.FieldPath("." + p.path.Below(field).String())
 			p.parts = []v1beta1.ReferencePart{part(v1beta1.NamePart, p.path.Below("name")), flag}
 		}
 	}
-	if p.form.IsObject || p.path.IsKey() {
+	if p.form.IsObject || p.isList || p.path.IsKey() {
 		return nil
 	}
 	name, parent := p.path[len(p.path)-1], p.path[:len(p.path)-1]
@@ -326,6 +364,12 @@ func (s search) beyond(p *place) error {
 		p.parts = append(p.parts, part(v1beta1.NamePart, p.path))
 	}
 	return nil
+}
+
+// defaultOf a field is the string that the schema gives it, empty if there is none.
+func defaultOf(f openapi.FieldSchema) (text string) {
+	_ = json.Unmarshal(f.Default, &text) // There is none, or one of another type.
+	return text
 }
 
 // flagged are the Kinds that a flag of a reference distinguishes: that of cluster-scoped classes, which is called ClusterNAME, and NAME. They

@@ -31,6 +31,9 @@ func (s search) manifest(name string, places []place, registered []v1beta1.Class
 	if len(r.Parts) > 0 {
 		reference["parts"] = r.Parts
 	}
+	if r.List != "" {
+		reference["list"] = r.List
+	}
 	maps.DeleteFunc(reference, func(_ string, value any) bool { return fmt.Sprint(value) == "" })
 	comments, confused := s.guesses(places)
 	if name != of.name {
@@ -114,7 +117,7 @@ func (s search) describe(p place, spec, claims, reference, selects map[string]an
 	f := s.schema.At(p.path)
 	name := f
 	if p.form.IsObject {
-		name = s.schema.At(p.path.Below("name"))
+		name = s.schema.At(p.schemaPath().Below("name"))
 	}
 	if parent, alone := s.parent(p); !alone {
 		reference["whenParentAbsent"] = v1beta1.LeaveClaimAlone
@@ -138,7 +141,7 @@ func (s search) describe(p place, spec, claims, reference, selects map[string]an
 			strings.Join(c.Company, ", ")))
 	}
 	given := givenName(f.Schema.Default)
-	if !p.begun && given == "" && name.Schema.Allows("") && !s.schema.Requires(p.path) { // "" may mean no class.
+	if !p.begun && !p.isList && given == "" && name.Schema.Allows("") && !s.schema.Requires(p.path) { // "" may mean no class.
 		reference["whenEmpty"] = v1beta1.LeaveEmptyAlone
 	}
 	if slices.Contains(c.Required, v1beta1.FieldPath(p.String())) {
