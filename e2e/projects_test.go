@@ -4,12 +4,15 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -74,7 +77,7 @@ func TestParts(t *testing.T) {
 	w, _ := servedWorld(t, controlplane.Options{})
 	w.projectCRDs(t)
 	w.namespaces(t, "olm")
-	for _, group := range []string{"argoproj.io", "operators.coreos.com", "cert-manager.io", "networking.k8s.io"} {
+	for _, group := range []string{"argoproj.io", "operators.coreos.com", "cert-manager.io", "networking.k8s.io", "gateway.networking.k8s.io"} {
 		w.apply(t, lateVendor(group))
 	}
 	for name, tc := range map[string]struct {
@@ -135,7 +138,7 @@ spec:
     explicit: Check
   classes: {kinds: [{name: gateways.gateway.networking.k8s.io}], namespaces: {from: All}}`,
 			claim:   `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: mine, namespace: default}, spec: {hostnames: [a.test]}}`,
-			class:   `{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: fast, namespace: olm, ` + isDefault + `}, spec: {}}`,
+			class:   `{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: fast, namespace: olm, ` + isDefault + `}, spec: {gatewayClassName: a, listeners: [{name: a, port: 80, protocol: HTTP}]}}`,
 			bound:   `{spec: {parentRefs: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: olm, name: fast}]}}`,
 			foreign: `{spec: {parentRefs: [{name: fast, namespace: olm}, {name: other, namespace: olm}]}}`,
 		},
@@ -227,4 +230,34 @@ func has(object, fields map[string]any) bool {
 		}
 	}
 	return true
+}
+
+// TestUseOfLists has the API server itself check every element of a list, also while classbind is down.
+func TestUseOfLists(t *testing.T) {
+	long(t)
+	notInPods(t, "It stops classbind.")
+	w, r := servedWorld(t, controlplane.Options{})
+	w.apply(t, string(must(os.ReadFile(filepath.Join(projects, "crds", "gateway-api.yaml")))(t)))
+	const group, claims = "gateway.networking.k8s.io", "httproutes.gateway.networking.k8s.io"
+	w.apply(t, lateVendor(group)+claimKind(claims, "{reference: {path: .spec.parentRefs, list: WhenAbsent, form: NamespacedReference}, "+
+		"classes: {use: {subject: Namespace}, namespaces: {from: All}}}")+serving("gateways."+group, claims)+
+		mayUse("mine", "", "kind: Group, name: 'system:serviceaccounts:default'", group, "gateways", "mine"))
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, claims, v1beta1.ConditionUseEnforced, metav1.ConditionTrue, "the API server itself checks")
+	route := func(gateways ...string) *unstructured.Unstructured {
+		text := "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: listed, namespace: default}\nspec: {parentRefs: ["
+		for _, gateway := range gateways {
+			text += "{name: " + gateway + "}, "
+		}
+		return documents(t, text+"]}")[0]
+	}
+	full := slices.Repeat([]string{"mine"}, v1beta1.MaxListedReferences)
+	for _, when := range []string{"up", "down"} {
+		awaitWrites(t, w, route(full...), "", "We should see the right in force, for as many elements as are checked.")
+		awaitWrites(t, w, route("mine", "theirs"), `may not use the class "theirs"`, "We should check the second element while classbind is "+when)
+		awaitWrites(t, w, route(append(full[1:], "theirs")...), `may not use the class "theirs"`, "We should check the last element.")
+		awaitWrites(t, w, route(append(full, "mine")...), "more than 8", "We should not check a part of a list.")
+		if when == "up" {
+			require.NoError(t, r.Stop())
+		}
+	}
 }

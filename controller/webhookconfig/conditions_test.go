@@ -96,6 +96,8 @@ func claimSpecs() map[string]func(*v1beta1.ClaimKindSpec) {
 			{Is: v1beta1.NamePart, Place: v1beta1.Place{Path: ".spec.ref"}},
 			{Is: v1beta1.NamespacePart, Place: v1beta1.Place{Path: ".spec.classRef"}},
 		}}),
+		"List":  reference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, List: v1beta1.ListWhenAbsent, Form: v1beta1.KindReference}),
+		"Names": reference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, List: v1beta1.ListWhenAbsent, Form: v1beta1.Name}),
 		"Flag": reference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Parts: []v1beta1.ReferencePart{
 			{Is: v1beta1.NamePart, Place: v1beta1.Place{Path: ".spec.ref.name"}},
 			{Is: v1beta1.FlagPart, Place: v1beta1.Place{Path: ".spec.ref.more"}, Of: "Class", Default: "Other"},
@@ -523,7 +525,7 @@ func TestClassConditionsOfBothMarks(t *testing.T) {
 // conditionClaims has each value of each place that the kinds look at, beside each of others.
 func conditionClaims() (claims []string) {
 	values := []string{`null`, `""`, `"gold"`, `5`, `true`, `[]`, `{}`}
-	references := append([]string{``}, values...)
+	references := append([]string{``, `["gold"]`, `[{"name":"gold"}]`}, values...)
 	for _, value := range values {
 		references = append(references, fmt.Sprintf(`{"name":%s}`, value), fmt.Sprintf(`{"kind":%s,"name":""}`, value), fmt.Sprintf(`{"name":{"name":%s}}`, value),
 			fmt.Sprintf(`{"kind":"Class","more":%s}`, value))

@@ -75,9 +75,16 @@ func (p policy) patched(t *testing.T, object, params map[string]any) string {
 	return string(text)
 }
 
-// plain is a text, or an object of them.
+// plain is a value as JSON has it.
 func plain(t *testing.T, value ref.Val) any {
 	t.Helper()
+	if list, ok := value.(traits.Lister); ok {
+		var all []any
+		for i := list.Iterator(); i.HasNext().Value() == true; {
+			all = append(all, plain(t, i.Next()))
+		}
+		return all
+	}
 	m, ok := value.(traits.Mapper)
 	if !ok {
 		return value.Value()

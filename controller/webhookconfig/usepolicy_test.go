@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
+	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
@@ -281,6 +282,54 @@ func expectedOf(view *selector.View, object map[string]any, reference any) (expe
 		return "refused", nil
 	}
 	return "checked", uses
+}
+
+// TestUsePolicyOfLists has the policy check every element of a list.
+func TestUsePolicyOfLists(t *testing.T) {
+	k, entry := useKind("", func(s *v1beta1.ClaimKindSpec) {
+		s.Reference = v1beta1.Reference{
+			Place: v1beta1.Place{Path: ".spec.refs"},
+			List:  v1beta1.ListWhenAbsent,
+			Parts: []v1beta1.ReferencePart{
+				{Is: v1beta1.KindPart, Place: v1beta1.Place{Path: ".spec.refs.kind"}, Default: "Gold"},
+				{Is: v1beta1.GroupPart, Place: v1beta1.Place{Path: ".spec.refs.group"}, Default: "example.org"},
+				{Is: v1beta1.NamePart, Place: v1beta1.Place{Path: ".spec.refs.name"}},
+			},
+		}
+	})
+	view := selector.NewView(selector.NewClaimKind(k), useClasses())
+	spec := useSpec(k, view, entry)
+	v := newUsePolicy(t, &spec)
+	rights := teamRights(t, func(class string) bool { return class == "golds.example.org//mine" })
+	const mine, theirs = `{name: mine}`, `{name: theirs}`
+	for reason, tc := range map[string]struct {
+		refs string
+		want string // of the message, empty if the claim is let through
+	}{
+		"We should have nothing to check in an empty list.":        {refs: `[]`},
+		"We should let a class pass that may be used.":             {refs: "[" + mine + "]"},
+		"We should check the first element.":                       {refs: "[" + theirs + "]", want: `may not use the class "Gold/theirs"`},
+		"We should check the second element.":                      {refs: "[" + mine + "," + theirs + "]", want: `may not use the class "Gold/theirs"`},
+		"We should check the kind of each.":                        {refs: "[" + mine + ", {name: mine, kind: None}]", want: "not registered"},
+		"We should let as many pass as are checked.":               {refs: "[" + strings.Repeat(mine+",", v1beta1.MaxListedReferences) + "]"},
+		"We should check the last of them.":                        {refs: "[" + strings.Repeat(mine+",", v1beta1.MaxListedReferences-1) + theirs + "]", want: "Gold/theirs"},
+		"We should refuse more than we check.":                     {refs: "[" + strings.Repeat(mine+",", v1beta1.MaxListedReferences+1) + "]", want: "more than 8"},
+		"We should refuse what is no list.":                        {refs: mine, want: "no list"},
+		"We should refuse an element that is not a reference.":     {refs: "[" + mine + ", 5]", want: "not a string"},
+		"We should refuse a name that is not a string.":            {refs: "[{name: 5}]", want: "not a string"},
+		"We should refuse a class without a name: it is not mine.": {refs: "[" + mine + ", {}]", want: "may not use"},
+	} {
+		object := map[string]any{"metadata": map[string]any{}}
+		spec := map[string]any{}
+		require.NoError(t, yaml.Unmarshal([]byte("refs: "+tc.refs), &spec))
+		object["spec"] = spec
+		got := v.refused(t, nil, object, "team", rights)
+		if tc.want == "" {
+			assert.Empty(t, got, reason)
+		} else {
+			assert.Contains(t, got, tc.want, reason)
+		}
+	}
 }
 
 func TestUsePolicyMessages(t *testing.T) {

@@ -2,6 +2,8 @@ package claim
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -39,6 +41,15 @@ var (
 		{Is: v1beta1.KindPart, Place: v1beta1.Place{Annotation: "cert-manager.io/issuer-kind"}, Default: "Issuer"},
 		{Is: v1beta1.GroupPart, Place: v1beta1.Place{Annotation: "cert-manager.io/issuer-group"}, Default: "cert-manager.io"},
 	}}
+)
+
+// References in a list.
+var (
+	byList = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.parentRefs"}, List: v1beta1.ListWhenAbsent, Parts: []v1beta1.ReferencePart{
+		{Is: v1beta1.KindPart, Place: v1beta1.Place{Path: ".spec.parentRefs.kind"}, Default: "Gateway"},
+		{Is: v1beta1.NamePart, Place: v1beta1.Place{Path: ".spec.parentRefs.name"}},
+	}}
+	byNames = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.locations"}, List: v1beta1.ListWhenAbsent, Form: v1beta1.Name}
 )
 
 func targetOf(group, kind, namespace string) Target {
@@ -134,6 +145,30 @@ func TestParts(t *testing.T) {
 				cert-manager.io/issuer-group: cert-manager.io}}}`,
 			reads: targetOf("cert-manager.io", "ClusterIssuer", ""),
 		},
+		"List": {
+			reason:    "We should write a list with one element.",
+			reference: byList,
+			claim:     `{spec: {hostnames: [a.test]}}`,
+			class:     targetOf("gateway.networking.k8s.io", "Gateway", ""),
+			want:      `{spec: {hostnames: [a.test], parentRefs: [{kind: Gateway, name: fast}]}}`,
+			reads:     targetOf("", "Gateway", ""),
+		},
+		"EmptyList": {
+			reason:    "We should take an empty list for an absent one.",
+			reference: byList,
+			claim:     `{spec: {hostnames: [a.test], parentRefs: []}}`,
+			class:     targetOf("gateway.networking.k8s.io", "Gateway", ""),
+			want:      `{spec: {hostnames: [a.test], parentRefs: [{kind: Gateway, name: fast}]}}`,
+			reads:     targetOf("", "Gateway", ""),
+		},
+		"Names": {
+			reason:    "We should write a list with one name.",
+			reference: byNames,
+			claim:     `{metadata: {labels: {mine: kept}}}`,
+			class:     targetOf("velero.io", "VolumeSnapshotLocation", ""),
+			want:      `{metadata: {labels: {mine: kept}}, spec: {locations: [fast]}}`,
+			reads:     targetOf("", "", ""),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := readerOf(withReference(tc.reference))
@@ -196,6 +231,56 @@ func TestDefaultsOfParts(t *testing.T) {
 		tc.want.Version = ""
 		assert.True(t, ok, name)
 		assert.Equal(t, tc.want, to, name)
+	}
+}
+
+// TestNamed reads all references of a list.
+func TestNamed(t *testing.T) {
+	name := func(n int) string { return strings.Repeat("{name: a}, ", n) }
+	gateway := Target{GroupVersionKind: schema.GroupVersionKind{Kind: "Gateway"}, Name: "a"}
+	for reason, tc := range map[string]struct {
+		reference v1beta1.Reference
+		claim     string
+		want      []Target
+		tooMany   bool
+	}{
+		"We should find no class in a claim without a list.":   {reference: byList, claim: `{spec: {}}`},
+		"We should find none in an empty list.":                {reference: byList, claim: `{spec: {parentRefs: []}}`},
+		"We should find each, with the defaults of its parts.": {reference: byList, claim: `{spec: {parentRefs: [` + name(2) + `]}}`, want: []Target{gateway, gateway}},
+		"We should read an element without a name.": {
+			reference: byList,
+			claim:     `{spec: {parentRefs: [5, {name: a}]}}`,
+			want:      []Target{{GroupVersionKind: schema.GroupVersionKind{Kind: "Gateway"}}, gateway},
+		},
+		"We should find names.": {reference: byNames, claim: `{spec: {locations: [a, b]}}`, want: []Target{{Name: "a"}, {Name: "b"}}},
+		"We should check as many as the limit says.": {
+			reference: byList,
+			claim:     `{spec: {parentRefs: [` + name(v1beta1.MaxListedReferences) + `]}}`,
+			want:      slices.Repeat([]Target{gateway}, v1beta1.MaxListedReferences),
+		},
+		"We should check no longer list in part.": {
+			reference: byList,
+			claim:     `{spec: {parentRefs: [` + name(v1beta1.MaxListedReferences+1) + `]}}`,
+			tooMany:   true,
+		},
+		"We should not read a list that is too long.": {
+			reference: byNames,
+			claim:     `{spec: {locations: [` + strings.Repeat("x", v1beta1.MaxReferenceBytes) + `]}}`,
+			tooMany:   true,
+		},
+		"We should find the only one.": {reference: byIssuer, claim: `{spec: {issuerRef: {name: a, kind: Gateway, group: g}}}`, want: []Target{
+			{GroupVersionKind: schema.GroupVersionKind{Group: "g", Kind: "Gateway"}, Name: "a"},
+		}},
+	} {
+		r := readerOf(withReference(tc.reference))
+		raw, err := yaml.YAMLToJSON([]byte(tc.claim))
+		require.NoError(t, err)
+		read, err := r.DecodeValid(raw)
+		require.NoError(t, err)
+		got, ok := r.Reference.Named(read)
+		assert.Equal(t, tc.tooMany, !ok, reason)
+		assert.Equal(t, len(tc.want), len(got), reason)
+		assert.Equal(t, append([]Target{}, tc.want...), append([]Target{}, got...), reason)
 	}
 }
 

@@ -90,9 +90,11 @@ func (r *Reader) Restore(stored, updated []byte) (res Restoration, err error) {
 // stored is the reference that a claim had, and, of one that is an object, all of it. It is not ok if that is too long.
 func (r *ClassReference) stored(claim []byte) (had map[string]any, whole jsontext.Value, ok bool) {
 	if r.isWhole() {
-		whole = r.Path.Raw(claim)
+		if whole = r.Path.Raw(claim); len(whole) > v1beta1.MaxReferenceBytes {
+			return nil, nil, false
+		}
 		had, _ = fields.ReadWhole(whole, fields.MaxSelectorDepth).(map[string]any) // A field in it may be longer than what is read of a claim.
-		return had, whole, len(whole) <= v1beta1.MaxReferenceBytes
+		return had, whole, true
 	}
 	had = map[string]any{}
 	for i := range r.Form.Parts {
