@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -245,8 +246,8 @@ func TestUseOfLists(t *testing.T) {
 	w.awaitCondition(t, &v1beta1.ClaimKind{}, claims, v1beta1.ConditionUseEnforced, metav1.ConditionTrue, "the API server itself checks")
 	route := func(gateways ...string) *unstructured.Unstructured {
 		text := "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: listed, namespace: default}\nspec: {parentRefs: ["
-		for _, gateway := range gateways {
-			text += "{name: " + gateway + "}, "
+		for i, gateway := range gateways {
+			text += fmt.Sprintf("{name: %s, sectionName: s%d}, ", gateway, i) // The project wants them to differ.
 		}
 		return documents(t, text+"]}")[0]
 	}
