@@ -67,7 +67,7 @@ func (w *world) projectCRDs(t *testing.T) {
 	files := must(filepath.Glob(filepath.Join(projects, "crds", "*.yaml")))(t)
 	require.NotEmpty(t, files)
 	for _, file := range files {
-		w.apply(t, string(must(os.ReadFile(file))(t)))
+		w.apply(t, string(must(os.ReadFile(file))(t))) //nolint:gosec // The test names the folder.
 	}
 }
 

@@ -198,7 +198,8 @@ func (c *PathsCheck) checkForm(k *ClaimKind, form *claim.Form, s *openapi.Schema
 		case k.Reader.Reference.EmptyIsUnset && !claim.IsPart(name): // An author may begin the reference with it.
 			c.Company = append(c.Company, name)
 		default:
-			c.addProblem(fmt.Sprintf("%s: the schema requires %s, which the reference does not have", setting, shownPart(reference.Below(name))))
+			lacks := shownPart(reference.Below(name))
+			c.addProblem(fmt.Sprintf("%s: the schema requires %s, which the reference does not have", setting, lacks))
 		}
 	}
 	for i := range form.Parts {

@@ -109,7 +109,8 @@ func referenceExpression(kind *selector.ClaimKind, of *inventory.Class) string {
 		for _, name := range slices.Backward(at[i+1:]) {
 			value = objectOf([]member{{name, value}})
 		}
-		fmt.Fprintf(&expression, `%s ? [JSONPatch{op: "add", path: %q, value: %s}] : `, at[:i+1].IsAbsent("object"), at[:i+1].Pointer(), value)
+		above := at[:i+1]
+		fmt.Fprintf(&expression, `%s ? [JSONPatch{op: "add", path: %q, value: %s}] : `, above.IsAbsent("object"), above.Pointer(), value)
 	}
 	patches := make([]string, len(added))
 	for i, f := range added {

@@ -177,7 +177,9 @@ func (r *useReader) elements() (all []useElement) {
 		return []useElement{{useReader: r, root: "object"}}
 	}
 	for i := range v1beta1.MaxListedReferences {
-		all = append(all, useElement{r, fmt.Sprintf("variables.element%d", i), strconv.Itoa(i), fmt.Sprintf("variables.listed.size() <= %d || ", i)})
+		all = append(all, useElement{
+			r, fmt.Sprintf("variables.element%d", i), strconv.Itoa(i), fmt.Sprintf("variables.listed.size() <= %d || ", i),
+		})
 	}
 	return all
 }

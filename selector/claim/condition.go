@@ -130,8 +130,8 @@ func UseConditions(k *v1beta1.ClaimKind) []MatchCondition {
 		if empty := r.empty(); empty != "" {
 			return unset + fmt.Sprintf(` || %s == %s`, value, empty)
 		}
-		name := r.name[len(r.name)-1]
-		return unset + fmt.Sprintf(` || [%s].exists(r, type(r) == map && (!(%q in r) || r.%s == null || r.%s == ""))`, value, name, name, name)
+		const isNameless = ` || [%[1]s].exists(r, type(r) == map && (!(%[2]q in r) || r.%[2]s == null || r.%[2]s == ""))`
+		return unset + fmt.Sprintf(isNameless, value, r.name[len(r.name)-1])
 	})
 }
 
@@ -195,8 +195,7 @@ func ReferenceIsUnset(k *v1beta1.ClaimKind, object string, nameless bool) string
 	case empty != "":
 		return unset
 	}
-	name := r.name[len(r.name)-1]
-	isNone := fmt.Sprintf(`type(r) == map && !(has(r.%s) && type(r.%s) == string && r.%s != "")`, name, name, name)
+	isNone := fmt.Sprintf(`type(r) == map && !(has(r.%[1]s) && type(r.%[1]s) == string && r.%[1]s != "")`, r.name[len(r.name)-1])
 	if !nameless && !r.EmptyIsUnset {
 		var all []string
 		for _, part := range r.Form.Parts {

@@ -279,8 +279,7 @@ func TestNamed(t *testing.T) {
 		require.NoError(t, err)
 		got, ok := r.Reference.Named(read)
 		assert.Equal(t, tc.tooMany, !ok, reason)
-		assert.Equal(t, len(tc.want), len(got), reason)
-		assert.Equal(t, append([]Target{}, tc.want...), append([]Target{}, got...), reason)
+		assert.True(t, slices.Equal(tc.want, got), "%s: %v", reason, got)
 	}
 }
 

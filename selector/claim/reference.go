@@ -106,7 +106,7 @@ func (r *ClassReference) paths() (all []fields.Path) {
 
 // Written are the parts of the reference to a class, with what they say. What is empty is left out. It has no uid, because a class that is
 // restored from a backup has another.
-func (r *ClassReference) Written(class Target) written {
+func (r *ClassReference) Written(class Target) Written {
 	return func(yield func(part *Part, text string) bool) {
 		for i := range r.Form.Parts {
 			if text := class.Of(&r.Form.Parts[i]); text != "" && !yield(&r.Form.Parts[i], text) {
@@ -116,11 +116,11 @@ func (r *ClassReference) Written(class Target) written {
 	}
 }
 
-// written is what parts of a reference say, in the order of its form.
-type written = iter.Seq2[*Part, string]
+// Written is what parts of a reference say, in the order of its form.
+type Written = iter.Seq2[*Part, string]
 
 // value is an object that has these parts alone, or a list with them.
-func (r *ClassReference) value(parts written) jsontext.Value {
+func (r *ClassReference) value(parts Written) jsontext.Value {
 	b := make([]byte, 0, 192)
 	if r.IsList {
 		b = append(b, '[')
@@ -270,7 +270,7 @@ func (r *ClassReference) removeParts(to []fields.Operation, in *Intake, class Ta
 
 // add parts of a reference, and the missing objects that lead to them; parents is how many of these the claim has. What its author has
 // given stays.
-func (r *ClassReference) add(to []fields.Operation, parents int, given *Given, parts written) []fields.Operation {
+func (r *ClassReference) add(to []fields.Operation, parents int, given *Given, parts Written) []fields.Operation {
 	if parents < len(r.parent) {
 		return append(to, r.addObject(parents, r.value(parts)))
 	}

@@ -93,7 +93,8 @@ func (r *ClassReference) stored(claim []byte) (had map[string]any, whole jsontex
 		if whole = r.Path.Raw(claim); len(whole) > v1beta1.MaxReferenceBytes {
 			return nil, nil, false
 		}
-		had, _ = fields.ReadWhole(whole, fields.MaxSelectorDepth).(map[string]any) // A field in it may be longer than what is read of a claim.
+		// A field in it may be longer than what is read of a claim.
+		had, _ = fields.ReadWhole(whole, fields.MaxSelectorDepth).(map[string]any)
 		return had, whole, true
 	}
 	had = map[string]any{}
@@ -109,7 +110,7 @@ func (r *ClassReference) stored(claim []byte) (had map[string]any, whole jsontex
 }
 
 // partsOf a reference that was stored.
-func (r *ClassReference) partsOf(had map[string]any) written {
+func (r *ClassReference) partsOf(had map[string]any) Written {
 	return func(yield func(*Part, string) bool) {
 		for i := range r.Form.Parts {
 			part := &r.Form.Parts[i]

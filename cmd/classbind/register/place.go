@@ -372,8 +372,8 @@ func defaultOf(f openapi.FieldSchema) (text string) {
 	return text
 }
 
-// flagged are the Kinds that a flag of a reference distinguishes: that of cluster-scoped classes, which is called ClusterNAME, and NAME. They
-// are empty if the classes are not called so.
+// flagged are the Kinds that a flag of a reference distinguishes: that of cluster-scoped classes, which is called ClusterNAME, and NAME.
+// They are empty if the classes are not called so.
 func (s search) flagged() (of, otherwise string) {
 	for _, class := range s.classes {
 		if name, ok := strings.CutPrefix(class.Kind, "Cluster"); ok && !class.Namespaced {
