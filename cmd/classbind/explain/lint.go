@@ -76,7 +76,7 @@ func lint(ctx context.Context, all []world.Document) ([]Finding, error) {
 	}
 	for _, name := range sets.List(l.unread) {
 		if err := l.byThemselves(ctx, &v1beta1.ClassKind{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.ClassKindSpec{Capacity: &v1beta1.Capacity{}},
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.ClassKindSpec{Capacity: []v1beta1.Capacity{{Name: v1beta1.ClaimsQuantity}}},
 		}); err != nil {
 			return nil, err
 		}
@@ -261,8 +261,11 @@ func (l *linter) byThemselves(ctx context.Context, k *v1beta1.ClassKind) error {
 	}
 	bare := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: k.Name}}
 	bare.Spec.Default, bare.Spec.Weight = plain(k.Spec.Default, v1beta1.DefaultAnnotation), plain(k.Spec.Weight, v1beta1.WeightAnnotation)
-	if k.Spec.Capacity != nil {
-		bare.Spec.Capacity = &v1beta1.Capacity{Total: plain(k.Spec.Capacity.Total, v1beta1.CapacityAnnotation)}
+	for _, of := range k.Spec.Capacity {
+		if of.PerNamespace = nil; of.Total.Expression != "" {
+			of.Total = v1beta1.Source{}
+		}
+		bare.Spec.Capacity = append(bare.Spec.Capacity, of)
 	}
 	if compiled := l.Compile(ctx, bare); compiled.Err == nil && compiled.Fault == nil {
 		return l.classes(compiled)
@@ -284,8 +287,8 @@ func (l *linter) classes(of *world.ClassKind) error {
 		if c.MarkErr != nil {
 			l.find(v1beta1.ReasonMalformedMark, d, "metadata", "%v", c.MarkErr)
 		}
-		if c.Capacity != nil && c.Capacity.Err != nil {
-			l.find(v1beta1.ReasonMalformedCapacity, d, "metadata", "%v", c.Capacity.Err)
+		if err := c.CapacityErr(); err != nil {
+			l.find(v1beta1.ReasonMalformedCapacity, d, "metadata", "%v", err)
 		}
 		if c.TooManyLabels {
 			l.find(v1beta1.ReasonTooManyLabels, d, "metadata", "it has too many labels")

@@ -155,7 +155,7 @@ func TestLint(t *testing.T) {
 		},
 		"OfClasses": {
 			reason: "We should name each class, at its line.",
-			manifests: lintClaimKind(right) + lintClassKind("{claimKinds: [{name: claims.shop.test}], capacity: {}}") + lintClass("a", "classbind.io/default: 'yes'") +
+			manifests: lintClaimKind(right) + lintClassKind("{claimKinds: [{name: claims.shop.test}], capacity: [{name: claims}]}") + lintClass("a", "classbind.io/default: 'yes'") +
 				lintClass("b", "classbind.io/weight: much") + lintClass("c", "classbind.io/capacity: '-1'"),
 			want: []string{"all.yaml:13: error: Class/a: ", "all.yaml:18: error: Class/b: ", "all.yaml:23: error: Class/c: "},
 		},
