@@ -145,7 +145,7 @@ func (t Taken) text(of *inventory.Capacity, usage int64, quantity v1beta1.Quanti
 func (s Snapshot) Room(namespace string, c *inventory.Class) (r Room) {
 	s.eachCounted(c.Kind, func(k *ClaimKind) {
 		class := k.Demand.CountedAs(c)
-		all, own := k.Tally.find(class), k.Tally.find(k.ShareOf(namespace, claim.Usage{}).key(class))
+		all, own := k.Tally.find(class), k.Tally.find(namespaceKey(class, namespace))
 		for i, quantity := range c.Kind.Quantities {
 			at := k.Rules.UsageIndex(quantity)
 			if at < 0 && quantity != v1beta1.ClaimsQuantity {

@@ -122,10 +122,15 @@ func (s Share) key(class uint64) uint64 {
 	if !s.isLimited {
 		return class
 	}
+	return namespaceKey(class, s.namespace)
+}
+
+// namespaceKey is that of the count for the claims of one namespace.
+func namespaceKey(class uint64, namespace string) uint64 {
 	return maphash.Comparable(claim.Seed, struct {
 		class     uint64
 		namespace string
-	}{class, s.namespace})
+	}{class, namespace})
 }
 
 type inFlight struct {

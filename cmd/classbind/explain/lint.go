@@ -171,6 +171,7 @@ func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 		l.find(ruleConflict, d, "", "%s", fault.Text)
 	}
 	l.invalid(v.Invalid)
+	l.usages(k)
 	l.ofOthers(k, v)
 	if !ok { // The rest follows from that.
 		return nil
@@ -244,6 +245,7 @@ func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 			"no claim is offered the classes: name a ClaimKind in spec.claimKinds, or this ClassKind in spec.classes.kinds of one")
 	}
 	l.invalid(world.InvalidOf("classkind/"+k.Name, rules.InvalidOfClasses(k)))
+	l.capacities(k)
 	if compiled.Err != nil || compiled.Fault != nil || k.IsIgnored() {
 		return l.byThemselves(ctx, k)
 	}
