@@ -57,8 +57,8 @@ type Decider struct {
 
 // Mode says what a decision is for. The zero Mode is for a claim that is being created.
 type Mode struct {
-	// Stored is for a claim that is stored without a class. The decision reads nothing, unless the Decider is Patient, and waits for nothing:
-	// a watch shows new classes.
+	// Stored is for a claim that is stored without a class. The decision waits for nothing: a watch shows new classes. It reads nothing,
+	// unless the Decider is Patient.
 	Stored bool
 	// DryRun has no effect on later decisions.
 	DryRun bool

@@ -341,15 +341,6 @@ func (e *Explanation) addFacts(read claim.Intake) {
 	}
 }
 
-func evaluation(of *expression.Expression, seen *expression.Input) *Evaluation {
-	value, err := of.Value(seen, &expression.Budget{Left: v1beta1.MaxExpressionCost})
-	e := &Evaluation{Expression: of.String(), Value: value, Saw: of.Saw(seen)}
-	if err != nil {
-		e.Error = truncate.String(expression.Detail(err), v1beta1.MaxMessageBytes)
-	}
-	return e
-}
-
 // otherSeat says why a default class does not count for the claim.
 func (e *Explanation) otherSeat(c *inventory.Class) Drop {
 	kind := e.Decision.View.Kind

@@ -8,6 +8,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // Explanation is a decision with its reasons. explain prints it as JSON.
@@ -141,6 +142,15 @@ type Evaluation struct {
 	// Error is why there is no value.
 	Error string           `json:"error,omitempty"`
 	Saw   []expression.Saw `json:"saw,omitempty"`
+}
+
+func evaluation(of *expression.Expression, seen *expression.Input) *Evaluation {
+	value, err := of.Value(seen, &expression.Budget{Left: v1beta1.MaxExpressionCost})
+	e := &Evaluation{Expression: of.String(), Value: value, Saw: of.Saw(seen)}
+	if err != nil {
+		e.Error = truncate.String(expression.Detail(err), v1beta1.MaxMessageBytes)
+	}
+	return e
 }
 
 // UsageEvaluation is how much the claim uses of a quantity.

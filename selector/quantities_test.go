@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"context"
 	"math"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // quantitiesKinds have a capacity of memory, cpu and claims, and claims that use memory and cpu.
@@ -219,6 +221,16 @@ func TestUsageOfRelated(t *testing.T) {
 			assert.Equal(t, name == "Same", v.SameRelated(tc.view), tc.reason)
 		})
 	}
+	reads := &Decider{Related: func(_ context.Context, _ string, kind *rules.Kind, namespace, name string) (*expression.Object, error) {
+		return v.Related(kind.Resource, kind.Version).Find(namespace, name), nil
+	}}
+	usage, err := reads.UsageOf(t.Context(), v.WithRelated(nil), kept)
+	require.NoError(t, err)
+	assert.Equal(t, claim.Usage{1, 1}, usage, "We should read nothing for a claim that is counted by a replica.")
+	reads.Patient = true
+	usage, err = reads.UsageOf(t.Context(), v.WithRelated(nil), kept)
+	require.NoError(t, err)
+	assert.Equal(t, claim.Usage{10 << 30, 3}, usage, "A command should read what claims name.")
 	long := map[string]any{"spec": map[string]any{"plan": string(make([]byte, v1beta1.MaxRecountedBytes))}}
 	assert.Empty(t, claim.AskOfUsage(v.Kind.Rules.UsageLooks, long), "We should keep no more of a claim than the limit.")
 }

@@ -75,9 +75,9 @@ func lint(ctx context.Context, all []world.Document) ([]Finding, error) {
 		}
 	}
 	for _, name := range sets.List(l.unread) {
-		if err := l.byThemselves(ctx, &v1beta1.ClassKind{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.ClassKindSpec{Capacity: []v1beta1.Capacity{{Name: v1beta1.ClaimsQuantity}}},
-		}); err != nil {
+		bare := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		bare.Spec.Capacity = []v1beta1.Capacity{{Name: v1beta1.ClaimsQuantity}}
+		if err := l.byThemselves(ctx, bare); err != nil {
 			return nil, err
 		}
 	}

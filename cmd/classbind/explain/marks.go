@@ -71,7 +71,8 @@ func (l *linter) marks(ctx context.Context, objects []world.Document) {
 			}
 		}
 		for key := range d.GetAnnotations() {
-			isKnown := !strings.HasPrefix(key, v1beta1.AnnotationPrefix) || slices.Contains(v1beta1.Annotations, key) || kind != nil && reads(kind, key)
+			isKnown := !strings.HasPrefix(key, v1beta1.AnnotationPrefix) || slices.Contains(v1beta1.Annotations, key) ||
+				kind != nil && reads(kind, key)
 			if !isKnown && !bytes.Contains(registered, []byte(key)) {
 				l.find(ruleUnknown, d, key, "the annotation %s means nothing to classbind%s", key, near.Annotation(key))
 			}

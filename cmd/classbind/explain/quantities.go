@@ -20,7 +20,8 @@ func (l *linter) usages(k *v1beta1.ClaimKind) {
 	for _, of := range k.Spec.Classes.Usage {
 		if name := string(of.Name); len(has) > 0 && !has[name] {
 			l.find(ruleQuantity, l.registration("ClaimKind", k.Name), "spec.classes.usage",
-				"no class kind of the files that serves it has the quantity %q in its capacity%s", name, near.Meant(name, slices.Collect(maps.Keys(has))))
+				"no class kind of the files that serves it has the quantity %q in its capacity%s",
+				name, near.Meant(name, slices.Sorted(maps.Keys(has))))
 		}
 	}
 }
@@ -37,7 +38,7 @@ func (l *linter) capacities(k *v1beta1.ClassKind) {
 		if name := string(of.Name); len(served) > 0 && !used[name] {
 			l.find(ruleQuantity, l.registration("ClassKind", k.Name), "spec.capacity",
 				"no claim kind of the files says in classes.usage how much its claims use of the quantity %q: they use none%s",
-				name, near.Meant(name, slices.Collect(maps.Keys(used))))
+				name, near.Meant(name, slices.Sorted(maps.Keys(used))))
 		}
 	}
 }
