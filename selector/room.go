@@ -106,7 +106,7 @@ func (k *ClaimKind) room(namespace string, class *inventory.Class) Room {
 	return k.Room(namespace, class)
 }
 
-// fullText is the text of a Drop that says of which quantities a class has no room for a claim.
+// fullText is the text of a Drop that names each quantity for which a class has no room.
 func (k *ClaimKind) fullText(c *claim.Claim, class *inventory.Class) string {
 	room, full := k.room(c.Namespace, class), []string(nil)
 	for i, quantity := range class.Kind.Quantities {

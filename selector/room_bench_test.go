@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkRoom decides on claims whose classes have a capacity of one quantity, of which an expression says how much a claim uses.
+// BenchmarkRoom decides on claims whose classes have a capacity of one quantity, with an expression for how much a claim uses.
 func BenchmarkRoom(b *testing.B) {
 	e := newExpressive(specs(`{classes: {usage: [{name: memory, expression: claim.spec.size}]}}`, `{capacity: [{name: memory, total: {path: ".spec.capacity"}}]}`))
 	for i := range 1000 {

@@ -198,8 +198,8 @@ func (t *Tally) make(key uint64, of *Count, quantities int) *Count {
 	return c.(*Count) // There is nothing else.
 }
 
-// counts rank the classes of a kind by the fewest claims, or, where classes have a capacity, by the smallest share of it that is used: that
-// of the quantity of which the greatest is.
+// counts rank the classes of a kind by the fewest claims, or, where classes have a capacity, by the smallest share of it that is used. With
+// several quantities, the share is that of the fullest one.
 type counts struct{ kind *ClaimKind }
 
 func (n counts) rank(namespace string, c *inventory.Class) int64 {
