@@ -178,6 +178,25 @@ func TestRoomOfQuantities(t *testing.T) {
 	assert.Equal(t, Room{}, w.Room("a", gold), "What is taken off again should leave nothing.")
 }
 
+// TestCountsOfNewCapacity has claims that were counted before their class kind had a capacity.
+func TestCountsOfNewCapacity(t *testing.T) {
+	classKind := func(capacity ...v1beta1.Capacity) *v1beta1.ClassKind {
+		return &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1beta1.ClassKindSpec{Capacity: capacity}}
+	}
+	k, tally := postgres(), &Tally{}
+	k.Spec.Classes.Usage = []v1beta1.Usage{{Name: "memory", Expression: "claim.spec.memory"}}
+	before, after := NewClaimKind(k, classKind()), NewClaimKind(k, classKind(v1beta1.Capacity{Name: "memory"}))
+	old := tally.Bind(7, before.ShareOf("a", claim.Usage{5}))
+	count := tally.Bind(7, after.ShareOf("a", claim.Usage{5}))
+	tally.Unbind(old, claim.Usage{5})
+	used, _ := tally.find(7).taken(0)
+	assert.EqualValues(t, 5, used, "A claim should count for the capacity once its class kind has one.")
+	claims, _ := tally.find(7).taken(-1)
+	assert.EqualValues(t, 1, claims, "It should count once.")
+	tally.Unbind(count, claim.Usage{5})
+	assert.Nil(t, tally.find(7))
+}
+
 func TestUsageOfRelated(t *testing.T) {
 	e := newExpressive(specs(
 		`{classes: {related: [{name: plan, resource: plans.example.org, nameExpression: claim.spec.plan, namespaceExpression: "'plans'"}],

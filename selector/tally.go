@@ -101,9 +101,10 @@ func (t *Tally) take(c *Count, bound, inFlight int64, usage *claim.Usage) {
 	}
 }
 
-// Share of a claim in its class: it uses so much of the capacity, as one of its namespace. It is zero where classes have no capacity.
+// Share of a claim in its class: it uses so much of the capacity, as one of its namespace, where classes have one.
 type Share struct {
-	isLimited  bool
+	isLimited bool
+	// quantities are as many as the claim kind names, limited or not: it may become limited, and its counts stay.
 	quantities int
 	namespace  string
 	usage      claim.Usage
@@ -112,7 +113,7 @@ type Share struct {
 // ShareOf a claim of a namespace that uses so much.
 func (k *ClaimKind) ShareOf(namespace string, usage claim.Usage) Share {
 	if !k.Limited {
-		return Share{}
+		return Share{quantities: len(k.Rules.Usage)}
 	}
 	return Share{true, len(k.Rules.Usage), namespace, usage}
 }
