@@ -32,7 +32,7 @@ func TestCapacity(t *testing.T) {
 		for _, name := range []string{"gold", "silver", "bronze"} {
 			classes += class(group, "Class", name, `annotations: {classbind.io/capacity: "10"}, `)
 		}
-		w.registerCapacity(t, group, "{}", "{}", classes)
+		w.registerCapacity(t, group, "{}", "[{name: claims}]", classes)
 		bound := map[string]int{}
 		for i := range 60 {
 			claim, warnings := w.warned(t, claim(group, fmt.Sprint("claim-", i)))
@@ -60,7 +60,8 @@ func TestCapacity(t *testing.T) {
 
 	t.Run("Usage", func(t *testing.T) {
 		const group = "storage.capacity.test"
-		w.registerCapacity(t, group, "{classes: {usage: claim.spec.storage}}", "{total: {path: .spec.capacity}, perNamespace: {expression: class.spec.share}}",
+		w.registerCapacity(t, group, "{classes: {usage: [{name: storage, expression: claim.spec.storage}]}}",
+			"[{name: storage, total: {path: .spec.capacity}, perNamespace: {expression: class.spec.share}}]",
 			class(group, "Class", "disk", "")+"spec: {capacity: 10Gi, share: 6Gi}\n")
 		w.namespaces(t, "capacity-a", "capacity-b", "capacity-c")
 		of := func(namespace, name, storage string) string {
@@ -73,12 +74,52 @@ func TestCapacity(t *testing.T) {
 		w.binds(t, of("capacity-b", "second", "3.5Gi"), "Class/disk", "There is room.")
 		w.binds(t, of("capacity-c", "first", "1Gi"), "", "There is half of that left.")
 		_, _, err := w.create(t, of("capacity-c", "malformed", "much"))
-		refusedWith(t, err, http.StatusUnprocessableEntity, "spec.storage: Invalid value: the expression spec.classes.usage of claim kind")
+		refusedWith(t, err, http.StatusUnprocessableEntity, "spec.storage: Invalid value: the expression spec.classes.usage[storage].expression of claim kind")
+	})
+
+	t.Run("Quantities", func(t *testing.T) {
+		const group = "quantities.capacity.test"
+		w.registerCapacity(t, group, "{classes: {usage: [{name: memory, expression: claim.spec.memory}, {name: cpu, expression: claim.spec.cpu}]}}",
+			"[{name: memory, total: {path: .spec.memory}}, {name: cpu, total: {path: .spec.cpu}}, {name: claims}]",
+			class(group, "Class", "pool", `annotations: {classbind.io/capacity: "4"}, `)+"spec: {memory: 16Gi, cpu: 4}\n")
+		of := func(name, memory, cpu string) string {
+			return claimWith(group, name, "{memory: "+memory+", cpu: "+cpu+", classSelector: {}}")
+		}
+		w.binds(t, of("first", "2Gi", "3"), "Class/pool", "There is room.")
+		w.binds(t, of("second", "2Gi", "2"), "", "There is memory, but CPU fills first.")
+		w.binds(t, of("third", "12Gi", "0"), "Class/pool", "A claim that uses no CPU needs none.")
+		w.binds(t, of("fourth", "1Gi", "1"), "Class/pool", "There is 1 CPU left, and 2Gi.")
+		w.binds(t, of("fifth", "1Gi", "0"), "Class/pool", "There is 1Gi left.")
+		w.binds(t, of("sixth", "0", "0"), "", "There are 4 claims.")
+		if w.plane.Kubeconfig == "" {
+			return
+		}
+		out, _, _ := w.classbind(t, "explain", "claim."+group+"/second", "--namespace=default", "--kubeconfig="+w.plane.Kubeconfig)
+		assert.Contains(t, out, "full: 17179869184 of 17179869184 memory, and this claim uses 2147483648; 4 of 4 cpu, and this claim uses 2; 4 of 4 claims")
+	})
+
+	t.Run("Related", func(t *testing.T) {
+		const group = "related.capacity.test"
+		w.resources(t, "Plan plans."+group+" Namespaced")
+		w.awaitCRDs(t, "plans."+group)
+		plan := func(size string) {
+			w.apply(t, "apiVersion: "+group+"/v1\nkind: Plan\nmetadata: {name: gold, namespace: default}\nspec: {size: "+size+"}\n")
+		}
+		plan("3")
+		w.registerCapacity(t, group, "{whenUnmatched: BindLater, classes: {related: [{name: plan, resource: plans."+group+", nameExpression: claim.spec.plan}], "+
+			"usage: [{name: size, expression: related.plan.spec.size}]}}", "[{name: size}]",
+			class(group, "Class", "disk", `annotations: {classbind.io/capacity-size: "6"}, `))
+		of := func(name string) string { return claimWith(group, name, "{plan: gold, classSelector: {}}") }
+		w.binds(t, of("first"), "Class/disk", "There is room.")
+		w.binds(t, of("second"), "Class/disk", "There is room for what the plan says.")
+		third := w.binds(t, of("third"), "", "Two claims of the plan use all.")
+		plan("2")
+		w.awaitStored(t, third, "Class/disk", "We should count the claims again when their plan changes.")
 	})
 
 	t.Run("BindLater", func(t *testing.T) {
 		const group = "late.capacity.test"
-		w.registerCapacity(t, group, "{whenUnmatched: BindLater, reference: {path: .spec.classRef, explicit: Check}}", "{}",
+		w.registerCapacity(t, group, "{whenUnmatched: BindLater, reference: {path: .spec.classRef, explicit: Check}}", "[{name: claims}]",
 			class(group, "Class", "only", `annotations: {classbind.io/capacity: "1"}, `))
 		first := w.binds(t, claim(group, "first"), "Class/only", "We should let pass what we gave ourselves.")
 		second := w.binds(t, claim(group, "second"), "", "The class is full.")
@@ -96,14 +137,15 @@ func TestCapacity(t *testing.T) {
 		for _, name := range []string{"a", "b", "c", "d"} {
 			w.apply(t, claimWith(group, name, "{size: 2, classSelector: {}}"))
 		}
-		w.registerCapacity(t, group, "{classes: {usage: claim.spec.size}}", "{}", class(group, "Class", "disk", `annotations: {classbind.io/capacity: "5"}, `))
+		w.registerCapacity(t, group, "{classes: {usage: [{name: size, expression: claim.spec.size}]}}", "[{name: size}]",
+			class(group, "Class", "disk", `annotations: {classbind.io/capacity-size: "5"}, `))
 		for _, flag := range []string{"--dry-run", "--dry-run=false"} {
 			out, _, exit := w.classbind(t, "bind", "claims."+group, "-A", flag, "--kubeconfig="+w.plane.Kubeconfig)
 			assert.Equal(t, 1, exit, out)
 			assert.Contains(t, out, "2 bound, 2 without a class", "We should bind as many as there is room for.")
 		}
 		out, _, _ := w.classbind(t, "explain", "claim."+group+"/d", "--namespace=default", "--kubeconfig="+w.plane.Kubeconfig)
-		assert.Contains(t, out, "full: 4 of 5, and this claim uses 2", "We should count the claims that are stored.")
+		assert.Contains(t, out, "full: 4 of 5 size, and this claim uses 2", "We should count the claims that are stored.")
 	})
 }
 
@@ -122,7 +164,7 @@ func TestCapacityOfReplicas(t *testing.T) {
 	for i := range n {
 		classes += class(group, "Class", fmt.Sprint("class-", i), fmt.Sprintf("annotations: {classbind.io/capacity: %q}, ", fmt.Sprint(holds)))
 	}
-	w.registerCapacity(t, group, "{selector: {whenAbsent: Any}}", "{}", classes)
+	w.registerCapacity(t, group, "{selector: {whenAbsent: Any}}", "[{name: claims}]", classes)
 	concurrently(t, n*holds*3/2, func(i int) error { return w.Create(t.Context(), naming(group, "default", fmt.Sprint("claim-", i), "")) })
 	used, over, most := map[string]int{}, 0, 0
 	for _, claim := range w.claimsOf(t, group) {

@@ -243,6 +243,15 @@ func TestSchema(t *testing.T) {
 			claimKind("a.test", "{choice: {seed: {from: Expression, expression: ''}}}"),
 			"spec.choice.seed.expression: Invalid value",
 		},
+		"QuantityIsText":  {claimKind("a.test", "{classes: {usage: claim.spec.size}}"), `spec.classes.usage: Invalid value: "string"`},
+		"QuantityNoName":  {claimKind("a.test", "{classes: {usage: [{expression: '1'}]}}"), "spec.classes.usage[0].name: Required value"},
+		"QuantityName":    {classKind("a.test", "{capacity: [{name: Memory}]}"), "spec.capacity[0].name: Invalid value"},
+		"QuantityTwice":   {classKind("a.test", "{capacity: [{name: cpu}, {name: cpu}]}"), "spec.capacity[1]: Duplicate value"},
+		"QuantityNowhere": {classKind("a.test", "{capacity: [{name: cpu, total: {}}]}"), "name one of annotation, path and expression"},
+		"QuantitiesTooMany": {
+			classKind("a.test", "{capacity: [{name: a}, {name: b}, {name: c}, {name: d}, {name: e}]}"),
+			"spec.capacity: Too many: 5: must have at most 4 items",
+		},
 		"RelatedSecrets": {claimKind("a.test", "{classes: {related: [{name: a, resource: secrets, nameExpression: claim.a}]}}"), "secrets cannot be related"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -63,6 +63,9 @@ func (w *world) installScenario(t *testing.T, name string, source *crdSource) *i
 	i.blocks = documented(t, "deploy/samples/"+name+"/README.md")
 	objects := w.rendered(t, i.folder)
 	i.installCRDs(t, objects, source)
+	for _, resource := range i.related {
+		i.installCRD(t, source, resource)
+	}
 	for _, command := range i.commands(false) {
 		eventually(t, func(c *attempt) { // kubectl wait fails at what has no status yet.
 			_, _, err := w.Kubectl(t.Context(), nil, command...)

@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
@@ -45,7 +44,7 @@ func FuzzAmounts(f *testing.F) {
 		fits := func(limit int64, n *big.Int) bool {
 			return limit == inventory.Unlimited || n.Cmp(big.NewInt(limit)) <= 0
 		}
-		r := Room{Used: used, Reserved: reserved, NamespaceUsed: namespaceUsed, NamespaceReserved: namespaceReserved}
+		r := Taken{Used: used, Reserved: reserved, NamespaceUsed: namespaceUsed, NamespaceReserved: namespaceReserved}
 		for _, in := range []inventory.Capacity{
 			{Total: limit, PerNamespace: inventory.Unlimited}, {Total: inventory.Unlimited, PerNamespace: limit},
 		} {
@@ -54,15 +53,13 @@ func FuzzAmounts(f *testing.F) {
 			if want {
 				continue
 			}
-			k := &ClaimKind{Room: func(string, *inventory.Class) Room { return r }}
-			text := k.fullText(claim.Claim{Usage: usage}, &inventory.Class{Capacity: &in})
-			require.NotContains(t, text, " -", "We should print no sum that has overflown.")
+			require.NotContains(t, r.text(&in, usage, "memory", "team"), " -", "We should print no sum that has overflown.")
 		}
 		taken := sum(used, reserved)
 		if !taken.IsInt64() {
 			taken.SetInt64(math.MaxInt64)
 		}
-		require.Equal(t, taken.Int64(), r.Taken())
+		require.Equal(t, taken.Int64(), r.All())
 	})
 }
 
@@ -87,7 +84,7 @@ func TestAmountOfManyClaims(t *testing.T) {
 
 // TestAmountsAreAddedInOnePlace finds a sum, difference or product of amounts that is not checked.
 func TestAmountsAreAddedInOnePlace(t *testing.T) {
-	amounts := regexp.MustCompile(`^(Used|Reserved|NamespaceUsed|NamespaceReserved|Usage|usage|used|reserved|PerNamespace|Taken)$`)
+	amounts := regexp.MustCompile(`^(Used|Reserved|NamespaceUsed|NamespaceReserved|Usage|usage|used|reserved|PerNamespace|All)$`)
 	checked := map[string]bool{"plus": true, "add": true} // See FuzzAmounts and TestAmountOfManyClaims.
 	found := 0
 	for _, root := range []string{".", "../controller/latebinding/classes.go"} {

@@ -32,7 +32,8 @@ import (
 type Decider struct {
 	// Gates are the tests that ask others, in this order.
 	Gates []Test
-	// Patient sets no limit to the classes that gates refuse a claim. It is for a command, whose user waits for it.
+	// Patient sets no limit to the classes that gates refuse a claim, and has related objects read for a claim that is stored. It is for a
+	// command, whose user waits for it.
 	Patient bool
 	// Grants are what roles and bindings say, for kinds whose claims may not use all classes. Nil, or nil Grants, know nothing.
 	Grants func() *access.Grants
@@ -56,7 +57,8 @@ type Decider struct {
 
 // Mode says what a decision is for. The zero Mode is for a claim that is being created.
 type Mode struct {
-	// Stored is for a claim that is stored without a class. The decision reads nothing, and waits for nothing: a watch shows new classes.
+	// Stored is for a claim that is stored without a class. The decision waits for nothing: a watch shows new classes. It reads nothing,
+	// unless the Decider is Patient.
 	Stored bool
 	// DryRun has no effect on later decisions.
 	DryRun bool
@@ -98,7 +100,6 @@ func (d *Decider) resolve(
 	if !decision.Drawn() {
 		return decision, nil, nil
 	}
-	decision.Claim.Usage = 1
 	if in.Object == nil {
 		return decision, nil, nil
 	}
@@ -248,10 +249,10 @@ func (d *Decider) findOnly(ctx context.Context, out *outside, decision *Decision
 
 // commit remembers that a claim gets a candidate. It is false if the draw would end in another way now: by its memory, or for lack of room.
 func (d *Decider) commit(k *ClaimKind, c claim.Claim, best candidate) bool {
-	if best.class.Capacity != nil {
+	if len(best.class.Capacity) > 0 {
 		best.class.Kind.Reserving.Lock() // So no two claims of this replica take the same room.
 		defer best.class.Kind.Reserving.Unlock()
-		if !k.hasRoom(c, best.class) {
+		if !k.hasRoom(&c, best.class) {
 			return false
 		}
 	}

@@ -168,7 +168,7 @@ func (e *Explanation) drops(ctx context.Context, c *inventory.Class) *Drop {
 	drop := newDrop(c, by.Reason, by.Text, err)
 	switch offerWhen := c.Kind.ForClaims.OfferWhen; {
 	case drop.Reason == reasonFull:
-		drop.Text = kind.fullText(claim.Claim, c)
+		drop.Text = kind.fullText(&claim.Claim, c)
 	case drop.Reason == "NotOffered" && offerWhen != nil:
 		drop.Expression = offerWhen.String() // What it saw is not held.
 	case by.at > kind.free && e.facts.last.term != nil:
@@ -325,17 +325,19 @@ func (e *Explanation) addFacts(read claim.Intake) {
 		{kind.Rules.SelectorFrom, &e.SelectorFrom, resolved && in.LeftAlone != claim.NotYet && read.Selector == nil},
 		{kind.Rules.PartitionOf, &e.Partition, resolved && in.LeftAlone == "" && kind.Reader.Asks(in.Claim) == nil},
 		{kind.Rules.Seed, &e.Seed, resolved && in.LeftAlone == ""},
-		{kind.Rules.Usage, &e.Usage, resolved && in.LeftAlone == ""},
 	} {
 		if x.of == nil || !x.evaluated {
 			continue
 		}
-		value, err := x.of.Value(seen, &expression.Budget{Left: v1beta1.MaxExpressionCost})
-		*x.to = &Evaluation{Expression: x.of.String(), Value: value, Saw: x.of.Saw(seen)}
-		if err != nil {
-			(*x.to).Error = truncate.String(expression.Detail(err), v1beta1.MaxMessageBytes)
+		if *x.to = evaluation(x.of, seen); (*x.to).Error != "" {
 			return
 		}
+	}
+	for _, u := range kind.Rules.Usage {
+		if !resolved || in.LeftAlone != "" {
+			return
+		}
+		e.Usage = append(e.Usage, UsageEvaluation{u.Of, *evaluation(u.Expression, seen)})
 	}
 }
 

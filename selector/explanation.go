@@ -5,8 +5,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/selection"
 
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // Explanation is a decision with its reasons. explain prints it as JSON.
@@ -26,8 +28,8 @@ type Explanation struct {
 	Partition    *Evaluation `json:"partition,omitempty"`
 	// Seed is the group with which the claim draws, where an expression says so.
 	Seed *Evaluation `json:"seed,omitempty"`
-	// Usage is how much of the capacity of its class the claim uses, where an expression says so.
-	Usage *Evaluation `json:"usage,omitempty"`
+	// Usage is how much of the capacity of its class the claim uses, by quantity, where expressions say so.
+	Usage []UsageEvaluation `json:"usage,omitempty"`
 	// Related are the objects that expressions see as related.NAME, in the order of the ClaimKind.
 	Related []RelatedObject `json:"related,omitempty"`
 
@@ -140,6 +142,21 @@ type Evaluation struct {
 	// Error is why there is no value.
 	Error string           `json:"error,omitempty"`
 	Saw   []expression.Saw `json:"saw,omitempty"`
+}
+
+func evaluation(of *expression.Expression, seen *expression.Input) *Evaluation {
+	value, err := of.Value(seen, &expression.Budget{Left: v1beta1.MaxExpressionCost})
+	e := &Evaluation{Expression: of.String(), Value: value, Saw: of.Saw(seen)}
+	if err != nil {
+		e.Error = truncate.String(expression.Detail(err), v1beta1.MaxMessageBytes)
+	}
+	return e
+}
+
+// UsageEvaluation is how much the claim uses of a quantity.
+type UsageEvaluation struct {
+	Name v1beta1.QuantityName `json:"name"`
+	Evaluation
 }
 
 // RelatedObject is one that a claim names.

@@ -150,8 +150,7 @@ func (r *resolver) resolve(ctx context.Context) error {
 			return nil
 		}
 	}
-	in.Usage, err = k.Reader.UsageOf(in.Object, &f.budget)
-	if !r.mode.Stored && r.fails("spec.classes.usage", k.Rules.Usage, err) {
+	if !r.resolveUsage() {
 		return nil
 	}
 	for _, fit := range k.Rules.Fits {
@@ -163,6 +162,19 @@ func (r *resolver) resolve(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// resolveUsage is false if it makes the claim invalid.
+func (r *resolver) resolveUsage() bool {
+	var err error
+	for i := range r.view.Kind.Rules.Usage {
+		u := &r.view.Kind.Rules.Usage[i]
+		r.in.Usage[i], err = claim.UsageOf(u.Expression, &r.facts.input, &r.facts.budget)
+		if !r.mode.Stored && r.fails(u.Field, u.Expression, err) {
+			return false
+		}
+	}
+	return true
 }
 
 // fails makes the claim invalid if an expression failed, and reports whether it did.
@@ -283,7 +295,7 @@ func (r *resolver) object(ctx context.Context, kind *rules.Kind, namespace, name
 	if o := r.view.Related(kind.Resource, kind.Version).Find(namespace, name); o != nil {
 		return o, nil
 	}
-	if r.out.decider.Related == nil || r.mode.Stored {
+	if r.out.decider.Related == nil || r.mode.Stored && !r.out.decider.Patient {
 		return nil, nil
 	}
 	ctx, cancel := r.out.context(ctx)

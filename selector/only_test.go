@@ -24,7 +24,7 @@ func onlyKind(t *testing.T) (*v1beta1.ClaimKind, *v1beta1.ClassKind) {
 		classes: {fits: [{name: Size, expression: "class.spec.size >= claim.spec.size"}]},
 		choice: {strategy: HighestScore, score: "class.spec.score"},
 	}`, `{
-		default: {annotation: example.org/default}, weight: {annotation: example.org/weight}, capacity: {total: {annotation: classbind.io/capacity}},
+		default: {annotation: example.org/default}, weight: {annotation: example.org/weight}, capacity: [{name: claims}],
 		fits: [{name: Linked, expression: "claim.spec.size != 1 || class.spec.linked"}],
 	}`)(&k.Spec, &of.Spec)
 	of.Spec.ClaimKinds = []v1beta1.ClaimKindLink{{Name: k.Name}}

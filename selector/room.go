@@ -1,29 +1,44 @@
 package selector
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync/atomic"
 
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// Room is how much of a class is taken: used by claims that are stored, and reserved for those that have the class and are not seen yet.
-type Room struct {
+// Room is how much is taken of each quantity of a class, in the order of its kind.
+type Room [v1beta1.MaxQuantities]Taken
+
+// Taken of one quantity: used by claims that are stored, and reserved for those that have the class and are not seen yet.
+type Taken struct {
 	// Used and Reserved are of the class, and the others of the claims of one namespace.
 	Used, Reserved                   int64
 	NamespaceUsed, NamespaceReserved int64
 }
 
 // Fits reports whether there is room for a claim that uses so much.
-func (r Room) Fits(in *inventory.Capacity, usage int64) bool {
-	return within(in.Total, r.Taken(), usage) && within(in.PerNamespace, plus(r.NamespaceUsed, r.NamespaceReserved), usage)
+func (t Taken) Fits(in *inventory.Capacity, usage int64) bool {
+	return within(in.Total, t.All(), usage) && within(in.PerNamespace, plus(t.NamespaceUsed, t.NamespaceReserved), usage)
 }
 
-// Taken of the class, used or reserved.
-func (r Room) Taken() int64 { return plus(r.Used, r.Reserved) }
+// All that is taken of the class, used or reserved.
+func (t Taken) All() int64 { return plus(t.Used, t.Reserved) }
+
+// Share of a class that is in use.
+func (t Taken) Share(of *inventory.Capacity) float64 {
+	if of.Total == inventory.Unlimited {
+		return 0
+	}
+	return float64(t.All()) / float64(max(of.Total, 1))
+}
 
 func within(limit, taken, usage int64) bool {
 	return limit == inventory.Unlimited || plus(taken, usage) <= limit
@@ -59,9 +74,29 @@ func (a *amount) load() int64 {
 	return math.MaxInt64
 }
 
+// uses is how much of a quantity a claim uses: as much as its ClaimKind says, and else 1 of the quantity claims alone.
+func (k *ClaimKind) uses(usage *claim.Usage, quantity v1beta1.QuantityName) int64 {
+	switch i := k.Rules.UsageIndex(quantity); {
+	case i >= 0:
+		return usage[i]
+	case quantity == v1beta1.ClaimsQuantity:
+		return 1
+	}
+	return 0
+}
+
 // hasRoom reports whether a claim fits into a class.
-func (k *ClaimKind) hasRoom(c claim.Claim, class *inventory.Class) bool {
-	return class.Capacity == nil || k.room(c.Namespace, class).Fits(class.Capacity, c.Usage)
+func (k *ClaimKind) hasRoom(c *claim.Claim, class *inventory.Class) bool {
+	if len(class.Capacity) == 0 {
+		return true
+	}
+	room := k.room(c.Namespace, class)
+	for i, quantity := range class.Kind.Quantities {
+		if !room[i].Fits(&class.Capacity[i], k.uses(&c.Usage, quantity)) {
+			return false
+		}
+	}
+	return true
 }
 
 func (k *ClaimKind) room(namespace string, class *inventory.Class) Room {
@@ -71,23 +106,35 @@ func (k *ClaimKind) room(namespace string, class *inventory.Class) Room {
 	return k.Room(namespace, class)
 }
 
-// fullText is the text of a Drop that says why a class has no room for a claim.
-func (k *ClaimKind) fullText(c claim.Claim, class *inventory.Class) string {
-	if class.Capacity.Err != nil {
-		return "full: its capacity is malformed: " + class.Capacity.Err.Error()
+// fullText is the text of a Drop that names each quantity for which a class has no room.
+func (k *ClaimKind) fullText(c *claim.Claim, class *inventory.Class) string {
+	room, full := k.room(c.Namespace, class), []string(nil)
+	for i, quantity := range class.Kind.Quantities {
+		of, usage := &class.Capacity[i], k.uses(&c.Usage, quantity)
+		switch {
+		case room[i].Fits(of, usage):
+		case of.Err != nil:
+			full = append(full, fmt.Sprintf("its capacity of %s is malformed: %v", quantity, of.Err))
+		default:
+			full = append(full, room[i].text(of, usage, quantity, c.Namespace))
+		}
 	}
-	r := k.room(c.Namespace, class)
-	in, limit, taken, reserved := "", class.Capacity.Total, r.Taken(), r.Reserved
-	if within(limit, taken, c.Usage) {
-		in, limit = fmt.Sprintf(" for namespace %q", c.Namespace), class.Capacity.PerNamespace
-		taken, reserved = plus(r.NamespaceUsed, r.NamespaceReserved), r.NamespaceReserved
+	return "full: " + strings.Join(full, "; ")
+}
+
+// text says why a claim that uses so much does not fit.
+func (t Taken) text(of *inventory.Capacity, usage int64, quantity v1beta1.QuantityName, namespace string) string {
+	in, limit, taken, reserved := "", of.Total, t.All(), t.Reserved
+	if within(limit, taken, usage) {
+		in, limit = fmt.Sprintf(" for namespace %q", namespace), of.PerNamespace
+		taken, reserved = plus(t.NamespaceUsed, t.NamespaceReserved), t.NamespaceReserved
 	}
-	text := fmt.Sprintf("full%s: %d of %d", in, taken, limit)
+	text := fmt.Sprintf("%d of %d %s%s", taken, limit, quantity, in)
 	if reserved > 0 {
 		text += fmt.Sprintf(", %d of them reserved", reserved)
 	}
-	if c.Usage != 1 {
-		text += fmt.Sprintf(", and this claim uses %d", c.Usage)
+	if usage != 1 {
+		text += fmt.Sprintf(", and this claim uses %d", usage)
 	}
 	return text
 }
@@ -98,16 +145,32 @@ func (k *ClaimKind) fullText(c claim.Claim, class *inventory.Class) string {
 func (s Snapshot) Room(namespace string, c *inventory.Class) (r Room) {
 	s.eachCounted(c.Kind, func(k *ClaimKind) {
 		class := k.Demand.CountedAs(c)
-		if n := k.Tally.find(class); n != nil {
-			r.Used = plus(r.Used, n.used.load())
-			r.Reserved = plus(r.Reserved, n.reserved.load())
-		}
-		if n := k.Tally.find(k.ShareOf(namespace, 0).key(class)); n != nil {
-			r.NamespaceUsed = plus(r.NamespaceUsed, n.used.load())
-			r.NamespaceReserved = plus(r.NamespaceReserved, n.reserved.load())
+		all, own := k.Tally.find(class), k.Tally.find(namespaceKey(class, namespace))
+		for i, quantity := range c.Kind.Quantities {
+			at := k.Rules.UsageIndex(quantity)
+			if at < 0 && quantity != v1beta1.ClaimsQuantity {
+				continue
+			}
+			used, reserved := all.taken(at)
+			r[i].Used, r[i].Reserved = plus(r[i].Used, used), plus(r[i].Reserved, reserved)
+			used, reserved = own.taken(at)
+			r[i].NamespaceUsed, r[i].NamespaceReserved = plus(r[i].NamespaceUsed, used), plus(r[i].NamespaceReserved, reserved)
 		}
 	})
 	return r
+}
+
+// UsageOf a claim that is stored, by the objects that the view has, or that d reads if it is Patient. An expression that fails counts
+// as 1. The error is that of a read.
+func (d *Decider) UsageOf(ctx context.Context, v *View, c claim.Claim) (claim.Usage, error) {
+	f := facts{input: expression.Input{Claim: c.Object}, budget: expression.Budget{Left: v1beta1.MaxExpressionCost}}
+	in, err := claim.Intake{Claim: c}, error(nil)
+	r := resolver{&outside{decider: d, namespace: c.Namespace}, v, &in, Mode{Stored: true}, &f}
+	if v.Kind.Rules.UsageReadsOthers {
+		err = r.resolveRelated(ctx)
+	}
+	r.resolveUsage()
+	return in.Usage, err
 }
 
 // Freed is another number once there may be more room in the classes of a view.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
-	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
@@ -23,29 +22,29 @@ func TestRoomFits(t *testing.T) {
 	const unlimited = inventory.Unlimited
 	for name, tc := range map[string]struct {
 		reason string
-		room   Room
+		room   Taken
 		in     inventory.Capacity
 		usage  int64
 		fits   bool
 	}{
-		"Empty":   {"A claim should fit into an empty class.", Room{}, inventory.Capacity{Total: 10, PerNamespace: unlimited}, 10, true},
-		"Last":    {"The last place should be given.", Room{Used: 7, Reserved: 2}, inventory.Capacity{Total: 10, PerNamespace: unlimited}, 1, true},
-		"Full":    {"A full class should take none.", Room{Used: 10}, inventory.Capacity{Total: 10, PerNamespace: unlimited}, 1, false},
-		"Nothing": {"A claim that uses nothing should fit into a full class.", Room{Used: 10}, inventory.Capacity{Total: 10, PerNamespace: unlimited}, 0, true},
+		"Empty":   {"A claim should fit into an empty class.", Taken{}, inventory.Capacity{Total: 10, PerNamespace: unlimited}, 10, true},
+		"Last":    {"The last place should be given.", Taken{Used: 7, Reserved: 2}, inventory.Capacity{Total: 10, PerNamespace: unlimited}, 1, true},
+		"Full":    {"A full class should take none.", Taken{Used: 10}, inventory.Capacity{Total: 10, PerNamespace: unlimited}, 1, false},
+		"Nothing": {"A claim that uses nothing should fit into a full class.", Taken{Used: 10}, inventory.Capacity{Total: 10, PerNamespace: unlimited}, 0, true},
 		"Unlimited": {
 			"A class without a limit should take all.",
-			Room{Used: unlimited},
+			Taken{Used: unlimited},
 			inventory.Capacity{Total: unlimited, PerNamespace: unlimited},
 			v1beta1.MaxUsage, true,
 		},
-		"Overflow": {"A sum that overflows should be full.", Room{Used: -5}, inventory.Capacity{Total: 10, PerNamespace: unlimited}, 1, false},
+		"Overflow": {"A sum that overflows should be full.", Taken{Used: -5}, inventory.Capacity{Total: 10, PerNamespace: unlimited}, 1, false},
 		"PerNamespace": {
 			"A namespace should have no more than its share.",
-			Room{NamespaceUsed: 1, NamespaceReserved: 1},
+			Taken{NamespaceUsed: 1, NamespaceReserved: 1},
 			inventory.Capacity{Total: 10, PerNamespace: 2},
 			1, false,
 		},
-		"LimitOfAll": {"A namespace should have no more than is left.", Room{Used: 10, NamespaceUsed: 1}, inventory.Capacity{Total: 10, PerNamespace: 2}, 1, false},
+		"LimitOfAll": {"A namespace should have no more than is left.", Taken{Used: 10, NamespaceUsed: 1}, inventory.Capacity{Total: 10, PerNamespace: 2}, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.fits, tc.room.Fits(&tc.in, tc.usage), tc.reason) })
 	}
@@ -59,7 +58,7 @@ func TestUsage(t *testing.T) {
 		want   int64
 		err    string
 	}{
-		"None":    {reason: "A claim should use 1 without an expression.", want: 1},
+		"None":    {reason: "A claim should use nothing that its kind does not name.", want: 0},
 		"Number":  {reason: "We should take a number.", usage: "claim.spec.nodes * 2", spec: map[string]any{"nodes": int64(3)}, want: 6},
 		"Field":   {reason: "We should take a quantity.", usage: "claim.spec.storage", spec: map[string]any{"storage": "10Gi"}, want: 10 << 30},
 		"Rounded": {reason: "We should round up.", usage: "claim.spec.cpu", spec: map[string]any{"cpu": "1500m"}, want: 2},
@@ -87,26 +86,28 @@ func TestUsage(t *testing.T) {
 		"Absent": {reason: "We should guess nothing.", usage: "claim.spec.storage", spec: map[string]any{}, err: "no such key: storage"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) { s.Classes.Usage = tc.usage }).with("a", nil)
+			e := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+				if tc.usage != "" {
+					s.Classes.Usage = []v1beta1.Usage{{Name: "storage", Expression: tc.usage}}
+				}
+			}).with("a", nil)
 			kind := e.view().Kind
 			require.Nil(t, kind.fault, tc.reason)
 			if tc.spec == nil {
 				tc.spec = map[string]any{}
 			}
-			got, err := kind.Reader.UsageOf(map[string]any{"spec": tc.spec}, &expression.Budget{Left: v1beta1.MaxExpressionCost})
-			if tc.err == "" {
-				require.NoError(t, err, tc.reason)
-			} else {
-				require.EqualError(t, err, tc.err, tc.reason)
+			if tc.err != "" {
 				tc.want = 1
 			}
-			assert.Equal(t, tc.want, got, tc.reason)
+			got, err := new(Decider).UsageOf(t.Context(), e.view(), claim.Claim{Object: map[string]any{"spec": tc.spec}})
+			require.NoError(t, err, "A claim that is stored should count in any case.")
+			assert.Equal(t, claim.Usage{tc.want}, got, tc.reason)
 
 			d := e.decided(t, all(tc.spec))
-			assert.Equal(t, tc.want, d.Claim.Usage, tc.reason)
+			assert.Equal(t, claim.Usage{tc.want}, d.Claim.Usage, tc.reason)
 			if tc.err != "" {
 				require.Len(t, d.Claim.Problems, 1, tc.reason)
-				assert.Contains(t, d.Claim.Problems[0].Error(), "the expression spec.classes.usage of claim kind", tc.reason)
+				assert.Contains(t, d.Claim.Problems[0].Error(), "the expression spec.classes.usage[storage].expression of claim kind", tc.reason)
 				assert.Contains(t, d.Claim.Problems[0].Error(), tc.err, tc.reason)
 			} else {
 				assert.Equal(t, "Pool/a", d.Class.String(), tc.reason)
@@ -116,14 +117,16 @@ func TestUsage(t *testing.T) {
 			require.NoError(t, err)
 			d = decided(t, new(Decider), e.view(), claim.Intake{Claim: stored}, Mode{Stored: true})
 			assert.NotNil(t, d.Class, "A claim that is stored should wait for no other expression.")
-			assert.Equal(t, tc.want, d.Claim.Usage, "We should keep what the expression looks at.")
+			assert.Equal(t, claim.Usage{tc.want}, d.Claim.Usage, "We should keep what the expression looks at.")
 		})
 	}
-	assert.NotNil(t, kindOf(spec(`{classes: {usage: "claim.spec.a + namespaceObject.metadata.name"}}`)).fault, "A usage should look at nothing but the claim.")
+	for _, variable := range []string{"class.spec.size", "request.userInfo.username"} {
+		assert.NotNil(t, kindOf(spec(`{classes: {usage: [{name: a, expression: `+variable+`}]}}`)).fault, "A claim that is stored should show its usage.")
+	}
 }
 
 func TestFull(t *testing.T) {
-	e := newExpressive(specs(`{}`, `{capacity: {total: {path: ".spec.capacity"}}}`)).with("a", map[string]any{
+	e := newExpressive(specs(`{}`, `{capacity: [{name: claims, total: {path: ".spec.capacity"}}]}`)).with("a", map[string]any{
 		"capacity": int64(10),
 	}).with("b", map[string]any{"capacity": int64(10)}).with("c", nil)
 	v := e.view()
@@ -132,7 +135,7 @@ func TestFull(t *testing.T) {
 	used := map[string]int64{"a": 10, "b": 9, "c": 1000}
 	v.Kind.Room = func(namespace string, c *inventory.Class) Room {
 		assert.Equal(t, "team", namespace)
-		return Room{Used: used[c.Name]}
+		return Room{{Used: used[c.Name]}}
 	}
 	in := v.Kind.Reader.Read("team", "claim", map[string]any{"spec": all(map[string]any{})})
 	decide := func() Decision {
@@ -164,9 +167,7 @@ type limitedWorld struct {
 func newLimitedWorld(form v1beta1.ReferenceForm, strategy v1beta1.Strategy, capacities ...int64) *limitedWorld {
 	spec := crossplaneClassKind()
 	spec.ClaimKinds = []v1beta1.ClaimKindLink{{Name: postgres().Name}, {Name: "others.example.org"}, {Name: "absents.example.org"}}
-	spec.Capacity = &v1beta1.Capacity{
-		Total: v1beta1.Source{Annotation: v1beta1.CapacityAnnotation}, PerNamespace: &v1beta1.Source{Annotation: "share"},
-	}
+	spec.Capacity = []v1beta1.Capacity{{Name: v1beta1.ClaimsQuantity, PerNamespace: &v1beta1.Source{Annotation: "share"}}}
 	ck := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: spec}
 	kind := inventory.NewClassKind(ck, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
 	w := &limitedWorld{Snapshot: Snapshot{}}
@@ -203,10 +204,11 @@ func (w *limitedWorld) admit(t *testing.T, v *View, namespace, name string) *inv
 }
 
 // store a claim, as the watch shows it.
-func (w *limitedWorld) store(v *View, namespace, name string, c *inventory.Class, usage int64) *Count {
-	class := v.Kind.Demand.CountedAs(c)
+func (w *limitedWorld) store(v *View, namespace, name string, c *inventory.Class, usage ...int64) *Count {
+	class, of := v.Kind.Demand.CountedAs(c), claim.Usage{}
+	copy(of[:], usage)
 	defer v.Kind.Tally.Seen(namespace, name, "", [2]uint64{class})
-	return v.Kind.Tally.Bind(class, v.Kind.ShareOf(namespace, usage))
+	return v.Kind.Tally.Bind(class, v.Kind.ShareOf(namespace, of))
 }
 
 func TestRoomOfClaims(t *testing.T) {
@@ -216,26 +218,26 @@ func TestRoomOfClaims(t *testing.T) {
 				w := newLimitedWorld(form, strategy, 4)
 				gold := w.classes[0]
 				require.NotNil(t, w.admit(t, w.first, "a", "one"))
-				assert.Equal(t, Room{Reserved: 1, NamespaceReserved: 1}, w.Room("a", gold), "We should reserve once.")
-				assert.Equal(t, Room{Reserved: 1}, w.Room("b", gold))
-				count := w.store(w.first, "a", "one", gold, 1)
-				assert.Equal(t, Room{Used: 1, NamespaceUsed: 1}, w.Room("a", gold), "A claim that is seen should count once.")
+				assert.Equal(t, Room{{Reserved: 1, NamespaceReserved: 1}}, w.Room("a", gold), "We should reserve once.")
+				assert.Equal(t, Room{{Reserved: 1}}, w.Room("b", gold))
+				count := w.store(w.first, "a", "one", gold)
+				assert.Equal(t, Room{{Used: 1, NamespaceUsed: 1}}, w.Room("a", gold), "A claim that is seen should count once.")
 				require.NotNil(t, w.admit(t, w.second, "a", "one"), "A claim of another kind may have the same name.")
 				require.NotNil(t, w.admit(t, w.second, "a", "two"))
-				assert.Equal(t, Room{Used: 1, Reserved: 2, NamespaceUsed: 1, NamespaceReserved: 2}, w.Room("a", gold), "Both kinds should share the class.")
+				assert.Equal(t, Room{{Used: 1, Reserved: 2, NamespaceUsed: 1, NamespaceReserved: 2}}, w.Room("a", gold), "Both kinds should share the class.")
 				assert.Nil(t, w.admit(t, w.first, "a", "three"), "A namespace should get no more than its part.")
 				require.NotNil(t, w.admit(t, w.first, "b", "one"))
 				assert.Nil(t, w.admit(t, w.second, "b", "two"), "A full class should go to no claim of either kind.")
 
 				freed := w.Freed(w.second)
-				w.first.Kind.Tally.Unbind(count, 1)
+				w.first.Kind.Tally.Unbind(count, claim.Usage{})
 				w.first.Kind.Tally.Free()
 				assert.NotEqual(t, freed, w.Freed(w.second), "We should notify claims of the other kind that there may be room.")
 				require.NotNil(t, w.admit(t, w.second, "b", "two"), "A deleted claim should make room.")
 				for _, v := range w.Snapshot {
 					v.Kind.Tally.Expire(roomTime.Add(InFlightWindow - 1))
 				}
-				assert.EqualValues(t, 4, w.Room("a", gold).Reserved, "We should wait for claims to be stored.")
+				assert.EqualValues(t, 4, w.Room("a", gold)[0].Reserved, "We should wait for claims to be stored.")
 				freed = w.Freed(w.first)
 				for _, v := range w.Snapshot {
 					v.Kind.Tally.Expire(roomTime.Add(InFlightWindow))
@@ -262,33 +264,27 @@ func TestRoomAtOnce(t *testing.T) {
 	}
 	group.Wait()
 	assert.EqualValues(t, 50, bound.Load(), "Claims of one replica should get what the classes hold, and no more.")
-	assert.Equal(t, Room{Reserved: 20}, w.Room("", w.classes[0]))
-	assert.Equal(t, Room{Reserved: 30}, w.Room("", w.classes[1]))
+	assert.Equal(t, Room{{Reserved: 20}}, w.Room("", w.classes[0]))
+	assert.Equal(t, Room{{Reserved: 30}}, w.Room("", w.classes[1]))
 }
 
-func TestRoomByUsage(t *testing.T) {
-	w := newLimitedWorld(v1beta1.ObjectReference, v1beta1.WeightedRandom, 10)
-	count := w.store(w.first, "a", "one", w.classes[0], 7)
-	other := w.store(w.second, "b", "one", w.classes[0], 2)
-	assert.Equal(t, Room{Used: 9, NamespaceUsed: 7}, w.Room("a", w.classes[0]))
-	assert.EqualValues(t, 1, w.first.Kind.BoundClaims(w.classes[0]), "We should still count claims.")
-	w.first.Kind.Tally.Unbind(w.store(w.first, "team", "one", w.classes[0], 3), 3)
-	assert.Equal(t, Room{Used: 9, NamespaceUsed: 2}, w.Room("b", w.classes[0]))
-	w.first.Kind.Tally.Unbind(count, 7)
-	w.second.Kind.Tally.Unbind(other, 2)
-	assert.Equal(t, Room{}, w.Room("a", w.classes[0]))
+// fill a class with stored claims.
+func (w *limitedWorld) fill(v *View, namespace string, c *inventory.Class, claims int) {
+	for i := range claims {
+		w.store(v, namespace, fmt.Sprint(c.Name, i), c)
+	}
 }
 
 func TestLeastClaimsByShare(t *testing.T) {
 	w := newLimitedWorld(v1beta1.ObjectReference, v1beta1.LeastClaims, 10, 100)
-	w.store(w.second, "x", "one", w.classes[0], 2)
-	w.store(w.second, "x", "two", w.classes[1], 15)
+	w.fill(w.second, "x", w.classes[0], 2)
+	w.fill(w.second, "x", w.classes[1], 15)
 	assert.Same(t, w.classes[1], w.admit(t, w.first, "a", "one"), "We should give the class of which the smaller share is used.")
-	w.store(w.second, "x", "three", w.classes[1], 10)
+	w.fill(w.second, "y", w.classes[1], 10)
 	assert.Same(t, w.classes[0], w.admit(t, w.first, "a", "two"))
 	w = newLimitedWorld(v1beta1.ObjectReference, v1beta1.LeastClaims, 10, 0)
-	w.store(w.second, "x", "one", w.classes[0], 1)
-	w.store(w.second, "x", "two", w.classes[1], 1000)
+	w.fill(w.second, "x", w.classes[0], 1)
+	w.fill(w.second, "x", w.classes[1], 1000)
 	assert.Same(t, w.classes[1], w.admit(t, w.first, "a", "one"), "Nothing should be a share of a class without a limit.")
 }
 
@@ -322,12 +318,12 @@ func TestCheckOfBound(t *testing.T) {
 
 func TestFullText(t *testing.T) {
 	w := newLimitedWorld(v1beta1.ObjectReference, v1beta1.WeightedRandom, 50, 50, 50)
-	w.store(w.first, "x", "one", w.classes[0], 50)
-	w.store(w.second, "x", "two", w.classes[1], 48)
+	w.fill(w.first, "x", w.classes[0], 50)
+	w.fill(w.second, "x", w.classes[1], 48)
 	for i := range 2 {
-		w.first.Kind.Tally.reserve(claimOf(fmt.Sprint(i), "b").Claim, w.first.Kind.Demand.CountedAs(w.classes[1]), w.first.Kind.ShareOf(fmt.Sprint(i), 1), roomTime)
+		w.first.Kind.Tally.reserve(claimOf(fmt.Sprint(i), "b").Claim, w.first.Kind.Demand.CountedAs(w.classes[1]), w.first.Kind.ShareOf(fmt.Sprint(i), claim.Usage{}), roomTime)
 	}
-	w.store(w.second, "a", "three", w.classes[2], 3)
+	w.fill(w.second, "a", w.classes[2], 3)
 	e, err := new(Decider).Explain(t.Context(), w.first, claimOf("a", "b"))
 	require.NoError(t, err)
 	var texts []string
@@ -335,13 +331,10 @@ func TestFullText(t *testing.T) {
 		texts = append(texts, d.Name+" is "+d.Text)
 	}
 	assert.Equal(t, []string{
-		"gold-0 is full: 50 of 50", "gold-1 is full: 50 of 50, 2 of them reserved", `gold-2 is full for namespace "a": 3 of 3`,
+		"gold-0 is full: 50 of 50 claims", "gold-1 is full: 50 of 50 claims, 2 of them reserved", `gold-2 is full: 3 of 3 claims for namespace "a"`,
 	}, texts)
 	assert.True(t, IsFull(&e.Decision))
 	assert.Contains(t, e.Decision.Warning(), "dropped: 3 full): wait until a class has room, or change the selector")
-	c := claimOf("a", "b").Claim
-	w.first.Kind.Room, c.Usage = func(string, *inventory.Class) Room { return Room{Used: 45} }, 10
-	assert.Equal(t, "full: 45 of 50, and this claim uses 10", w.first.Kind.fullText(c, w.classes[0]))
 	defaults := w.first.Classes[0].All()
 	assert.Equal(t, `the ClassKind "golds.example.org" has a capacity, and only classbind knows whether the default class has room`, classNeedsWebhook(
 		defaults[0], true,

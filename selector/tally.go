@@ -37,57 +37,85 @@ type Tally struct {
 // Count of the claims of one class. Where classes have a capacity, there is one of each namespace, too, and a claim counts for both.
 type Count struct {
 	bound, inFlight atomic.Int64
-	// used and reserved are how much of the capacity of the class these use.
-	used, reserved amount
-	key            uint64
+	// uses are how much these use of the quantities that the claim kind names.
+	uses []quantityUse
+	key  uint64
 	// of is the count of the whole class, nil if this is it.
 	of *Count
 }
 
+// quantityUse is how much claims use of a quantity.
+type quantityUse struct{ used, reserved amount }
+
+// taken of the quantity at an index of ForClaims.Usage, or of the quantity claims.
+func (c *Count) taken(at int) (used, reserved int64) {
+	switch {
+	case c == nil:
+		return 0, 0
+	case at < 0:
+		return c.bound.Load(), c.inFlight.Load()
+	}
+	return c.uses[at].used.load(), c.uses[at].reserved.load()
+}
+
 // add claims that use so much of the capacity, if there is one, or take them off.
-func (c *Count) add(bound, inFlight, usage int64) {
+func (c *Count) add(bound, inFlight int64, usage *claim.Usage) {
 	c.bound.Add(bound)
 	c.inFlight.Add(inFlight)
 	if c.of == nil {
 		return
 	}
 	c.of.add(bound, inFlight, usage)
-	for _, counts := range [...]*Count{c, c.of} {
-		counts.used.add(bound, usage)
-		counts.reserved.add(inFlight, usage)
+	for i := range c.uses {
+		for _, of := range [...]*quantityUse{&c.uses[i], &c.of.uses[i]} {
+			of.used.add(bound, usage[i])
+			of.reserved.add(inFlight, usage[i])
+		}
 	}
 }
 
 // Unbind takes back one Bind.
-func (t *Tally) Unbind(c *Count, usage int64) {
+func (t *Tally) Unbind(c *Count, usage claim.Usage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.take(c, 1, 0, usage)
+	t.take(c, 1, 0, &usage)
+}
+
+// Change how much a claim uses that Bind counted.
+func (t *Tally) Change(c *Count, was, now claim.Usage) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.add(1, 0, &now)
+	if c.add(-1, 0, &was); was.Frees(now) {
+		t.Free()
+	}
 }
 
 // take claims off a count, which is forgotten with its last: authors may name any number of classes. That of the class stays while a
 // namespace has one: a claim that is reserved meanwhile may not count for the class yet. One whose count was just forgotten is not seen in
 // flight. The caller holds mu.
-func (t *Tally) take(c *Count, bound, inFlight, usage int64) {
+func (t *Tally) take(c *Count, bound, inFlight int64, usage *claim.Usage) {
 	c.add(-bound, -inFlight, usage)
 	for ; c != nil && c.bound.Load() == 0 && c.inFlight.Load() == 0; c = c.of {
 		t.counts.CompareAndDelete(c.key, c)
 	}
 }
 
-// Share of a claim in its class: it uses so much of the capacity, as one of its namespace. It is zero where classes have no capacity.
+// Share of a claim in its class: it uses so much of the capacity, as one of its namespace, where classes have one.
 type Share struct {
 	isLimited bool
-	namespace string
-	usage     int64
+	// quantities are as many as the claim kind names, limited or not: it may become limited, and its counts stay.
+	quantities int
+	namespace  string
+	usage      claim.Usage
 }
 
 // ShareOf a claim of a namespace that uses so much.
-func (k *ClaimKind) ShareOf(namespace string, usage int64) Share {
+func (k *ClaimKind) ShareOf(namespace string, usage claim.Usage) Share {
 	if !k.Limited {
-		return Share{}
+		return Share{quantities: len(k.Rules.Usage)}
 	}
-	return Share{true, namespace, usage}
+	return Share{true, len(k.Rules.Usage), namespace, usage}
 }
 
 // key of the count for a class.
@@ -95,17 +123,22 @@ func (s Share) key(class uint64) uint64 {
 	if !s.isLimited {
 		return class
 	}
+	return namespaceKey(class, s.namespace)
+}
+
+// namespaceKey is that of the count for the claims of one namespace.
+func namespaceKey(class uint64, namespace string) uint64 {
 	return maphash.Comparable(claim.Seed, struct {
 		class     uint64
 		namespace string
-	}{class, s.namespace})
+	}{class, namespace})
 }
 
 type inFlight struct {
 	claim uint64
 	named bool
 	count *Count
-	usage int64
+	usage claim.Usage
 	since time.Time
 	next  *inFlight
 }
@@ -153,29 +186,33 @@ func (t *Tally) Free() { t.freed.Add(1) }
 func (t *Tally) add(class uint64, s Share, bound, inFlight int64) *Count {
 	var of *Count
 	if s.isLimited {
-		of = t.make(class, nil)
+		of = t.make(class, nil, s.quantities)
 	}
-	c := t.make(s.key(class), of)
-	c.add(bound, inFlight, s.usage)
+	c := t.make(s.key(class), of, s.quantities)
+	c.add(bound, inFlight, &s.usage)
 	return c
 }
 
 // make a count, unless there is one.
-func (t *Tally) make(key uint64, of *Count) *Count {
-	c, _ := t.counts.LoadOrStore(key, &Count{key: key, of: of})
+func (t *Tally) make(key uint64, of *Count, quantities int) *Count {
+	c, _ := t.counts.LoadOrStore(key, &Count{key: key, of: of, uses: make([]quantityUse, quantities)})
 	return c.(*Count) // There is nothing else.
 }
 
-// counts rank the classes of a kind by the fewest claims, or, where classes have a capacity, by the smallest share of it that is used.
+// counts rank the classes of a kind by the fewest claims, or, where classes have a capacity, by the smallest share of it that is used. With
+// several quantities, the share is that of the fullest one.
 type counts struct{ kind *ClaimKind }
 
 func (n counts) rank(namespace string, c *inventory.Class) int64 {
 	if n.kind.Limited {
-		if c.Capacity == nil || c.Capacity.Total == inventory.Unlimited {
+		if len(c.Capacity) == 0 {
 			return 0
 		}
-		r := n.kind.room(namespace, c)
-		return -rankOf(float64(r.Taken()) / float64(max(c.Capacity.Total, 1)))
+		room, share := n.kind.room(namespace, c), 0.0
+		for i := range c.Capacity {
+			share = max(share, room[i].Share(&c.Capacity[i]))
+		}
+		return -rankOf(share)
 	}
 	return -n.kind.Tally.claims(n.kind.Demand.CountedAs(c))
 }
@@ -191,7 +228,7 @@ func (t *Tally) reserve(claim claim.Claim, class uint64, s Share, now time.Time)
 		count = t.add(class, s, 0, 1)
 		t.mu.Unlock()
 	} else {
-		count.add(0, 1, s.usage)
+		count.add(0, 1, &s.usage)
 	}
 	note := &inFlight{
 		claim: claimHash(claim.Namespace, claim.Name, claim.GenerateName, class), named: claim.Name != "",
@@ -230,7 +267,7 @@ func (t *Tally) Seen(namespace, name, generateName string, classes [2]uint64) {
 		claim := claimHash(namespace, "", generateName, class)
 		if notes := t.pending[claim]; len(notes) > 0 {
 			last := len(notes) - 1
-			t.take(notes[last].count, 0, 1, notes[last].usage)
+			t.take(notes[last].count, 0, 1, &notes[last].usage)
 			t.keep(claim, notes[:last])
 			return
 		}
@@ -284,7 +321,7 @@ func (t *Tally) forget(claim uint64, test func(*inFlight) bool) {
 		if !test(n) {
 			return false
 		}
-		t.take(n.count, 0, 1, n.usage)
+		t.take(n.count, 0, 1, &n.usage)
 		t.Free()
 		return true
 	}))

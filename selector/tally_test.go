@@ -279,7 +279,7 @@ func TestTallyGrows(t *testing.T) {
 				class := mix(uint64((i*7+worker*13)%classes) + 1) //nolint:gosec // It is not negative.
 				tally.Bind(class, Share{})
 				tally.claims(class)
-				tally.Unbind(tally.Bind(mix(uint64(classes+i)), Share{}), 1)
+				tally.Unbind(tally.Bind(mix(uint64(classes+i)), Share{}), claim.Usage{})
 			}
 		})
 	}

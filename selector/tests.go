@@ -94,7 +94,7 @@ var cheapTests = [...]Test{
 		Reason: reasonFull, Text: "full",
 		Of: func(k *ClaimKind) bool { return k.Limited },
 		Drops: func(_ context.Context, claim Subject, c *inventory.Class) (bool, error) {
-			return !claim.every && !claim.View.Kind.hasRoom(claim.Claim, c), nil
+			return !claim.every && !claim.View.Kind.hasRoom(&claim.Claim, c), nil
 		},
 	},
 }

@@ -77,6 +77,9 @@ func (v *View) Related(resource, version string) *inventory.Objects {
 	return v.related[rules.Key{Resource: resource, Version: version}]
 }
 
+// SameRelated reports whether expressions see the same objects in another view of the claim kind.
+func (v *View) SameRelated(o *View) bool { return maps.Equal(v.related, o.related) }
+
 // WithRelated returns the view with related objects, where no Inventory gives it these.
 func (v *View) WithRelated(objects []*inventory.Objects) *View {
 	other := *v

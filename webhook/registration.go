@@ -62,7 +62,8 @@ func (r *Registration) Review(ctx context.Context, request *admissionv1.Admissio
 			for _, named := range k.Spec.Classes.Kinds {
 				names = append(names, named.Name)
 			}
-			err := checkParts(max(len(k.Spec.Classes.Fits), len(k.Spec.Classes.Related)), len(k.Spec.Classes.Kinds), names)
+			of := &k.Spec.Classes
+			err := checkParts(max(len(of.Fits), len(of.Related)), len(of.Usage), len(of.Kinds), names)
 			if err != nil {
 				return nil, err
 			}
@@ -74,7 +75,7 @@ func (r *Registration) Review(ctx context.Context, request *admissionv1.Admissio
 			for _, named := range k.Spec.ClaimKinds {
 				names = append(names, named.Name)
 			}
-			if err := checkParts(len(k.Spec.Fits), len(k.Spec.ClaimKinds), names); err != nil {
+			if err := checkParts(len(k.Spec.Fits), len(k.Spec.Capacity), len(k.Spec.ClaimKinds), names); err != nil {
 				return nil, err
 			}
 			return rules.NewForClasses(k), nil
@@ -84,10 +85,10 @@ func (r *Registration) Review(ctx context.Context, request *admissionv1.Admissio
 }
 
 // checkParts refuses what no CRD allows: expressions would take long to compile, and names become parts of URLs.
-func checkParts(parts, links int, names []string) error {
-	if parts > v1beta1.MaxRegistrationParts || links > v1beta1.MaxRegistrationLinks {
-		return malformed("must have at most %d fits, as many related objects, and %d links",
-			v1beta1.MaxRegistrationParts, v1beta1.MaxRegistrationLinks)
+func checkParts(parts, quantities, links int, names []string) error {
+	if parts > v1beta1.MaxRegistrationParts || quantities > v1beta1.MaxQuantities || links > v1beta1.MaxRegistrationLinks {
+		return malformed("must have at most %d fits, as many related objects, %d quantities and %d links",
+			v1beta1.MaxRegistrationParts, v1beta1.MaxQuantities, v1beta1.MaxRegistrationLinks)
 	}
 	for _, name := range names {
 		if name != "" && len(validation.IsDNS1123Subdomain(name)) > 0 {

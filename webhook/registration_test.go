@@ -136,12 +136,23 @@ func TestReviewOfRegistrations(t *testing.T) {
 		"TooManyFits": {
 			reason:  "We should not compile more than a registration may have.",
 			request: newRegistrationRequest("claimkinds", `{"classes":{"fits":`+fits(9)+`}}`, ""),
-			bad:     "must have at most 8 fits, as many related objects, and 64 links",
+			bad:     "must have at most 8 fits, as many related objects, 4 quantities and 64 links",
 		},
 		"TooManyFitsOfClasses": {
 			reason:  "We should not do so for classes either.",
 			request: newRegistrationRequest("classkinds", `{"fits":`+fits(9)+`}`, ""),
-			bad:     "must have at most 8 fits, as many related objects, and 64 links",
+			bad:     "must have at most 8 fits, as many related objects, 4 quantities and 64 links",
+		},
+		"TooManyQuantities": {
+			reason: "We should not compile more expressions of a usage.",
+			request: newRegistrationRequest("claimkinds", `{"classes":{"usage":[`+strings.Repeat(`{"name":"a","expression":"1"},`, v1beta1.MaxQuantities)+
+				`{"name":"b","expression":"1"}]}}`, ""),
+			bad: "must have at most 8 fits, as many related objects, 4 quantities and 64 links",
+		},
+		"TooManyQuantitiesOfClasses": {
+			reason:  "We should not do so for a capacity either.",
+			request: newRegistrationRequest("classkinds", `{"capacity":[`+strings.Repeat(`{"name":"a"},`, v1beta1.MaxQuantities)+`{"name":"b"}]}`, ""),
+			bad:     "must have at most 8 fits, as many related objects, 4 quantities and 64 links",
 		},
 		"MostFits": {
 			reason:  "We should take as many as the CRD.",

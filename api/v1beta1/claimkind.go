@@ -201,11 +201,13 @@ type Classes struct {
 	// +optional
 	Use *Use `json:"use,omitempty"`
 
-	// Usage is a CEL expression for how much of the capacity of its class a claim uses: a number,
-	// or a string that is a quantity. A fraction is rounded up. Without it, each claim uses 1. It
-	// may use claim. Example: claim.spec.resources.requests.storage
+	// Usage is how much of the capacity of its class a claim uses, by quantity. Without it, that
+	// is 1 of the quantity claims. Example: [{name: storage, expression: claim.spec.size}]
+	// +kubebuilder:validation:MaxItems=4
+	// +listType=map
+	// +listMapKey=name
 	// +optional
-	Usage Expression `json:"usage,omitempty"`
+	Usage []Usage `json:"usage,omitempty"`
 
 	// Partition keeps default classes apart: there is one for each partition, such as a
 	// tenant, a driver or a zone. Without it, there is one for all claims of the kind.

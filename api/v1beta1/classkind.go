@@ -76,10 +76,14 @@ type ClassKindSpec struct {
 	// +optional
 	OfferWhen Expression `json:"offerWhen,omitempty"`
 
-	// Capacity is how much of a class its claims may use together, of all claim kinds. Without
-	// it, there is no limit. Example: {total: {path: .spec.capacity}}
+	// Capacity is how much of a class its claims may use together, of all claim kinds, by
+	// quantity. A class has room for a claim if it has room for what the claim uses of each.
+	// Without it, there is no limit. Example: [{name: claims, total: {path: .spec.slots}}]
+	// +kubebuilder:validation:MaxItems=4
+	// +listType=map
+	// +listMapKey=name
 	// +optional
-	Capacity *Capacity `json:"capacity,omitempty"`
+	Capacity []Capacity `json:"capacity,omitempty"`
 
 	// OnDelete says what happens when a class is deleted that claims have. Allow deletes it.
 	// Warn deletes it and warns with the number of claims, where classbind watches the

@@ -12,14 +12,16 @@ type Expression string
 // HasExpressions reports whether a ClaimKind has any expression.
 func (s *ClaimKindSpec) HasExpressions() bool {
 	return s.Selector.Expression != "" || s.Claims.When != "" || s.Choice.Score != "" || s.Choice.Seed.Expression != "" ||
-		s.Classes.Partition != nil || s.Classes.Usage != "" || len(s.Classes.Fits)+len(s.Classes.Related) > 0
+		s.Classes.Partition != nil || len(s.Classes.Usage)+len(s.Classes.Fits)+len(s.Classes.Related) > 0
 }
 
 // HasExpressions reports whether a ClassKind has any expression.
 func (s *ClassKindSpec) HasExpressions() bool {
-	for _, limit := range s.Capacity.Limits() {
-		if limit != nil && limit.Expression != "" {
-			return true
+	for i := range s.Capacity {
+		for _, limit := range s.Capacity[i].Limits() {
+			if limit != nil && limit.Expression != "" {
+				return true
+			}
 		}
 	}
 	return s.Default.Expression != "" || s.Weight.Expression != "" || s.OfferWhen != "" || len(s.Fits) > 0

@@ -59,9 +59,15 @@ const (
 	// that goes through them, and the same memory. Beyond it, the same happens.
 	MaxExpressionElements = 1000
 
-	// MaxUsage limits how much of the capacity of its class one claim uses. It protects the sums of what is used. Beyond it, the claim is
-	// refused (422).
+	// MaxUsage limits how much of a quantity of the capacity of its class one claim uses. It protects the sums of what is used. Beyond it,
+	// the claim is refused (422).
 	MaxUsage = 1 << 53
+	// MaxQuantities limits the quantities of a capacity, and those that a claim kind names, as their CRDs do. It protects the memory for
+	// the sums of each class and namespace. Beyond it, the review of the registration is refused (400): no API server sends it.
+	MaxQuantities = 4
+	// MaxRecountedBytes limits what a replica keeps of a claim, to evaluate its usage again when a related object or its Namespace changes:
+	// the fields that this depends on, as JSON. It protects memory. Beyond it, the usage is evaluated again only when the claim changes.
+	MaxRecountedBytes = 512
 
 	// MaxClassLabels limits the labels of one class. It protects the memory of every replica, which holds the labels of all classes. Beyond
 	// it, the class is offered to no claim.

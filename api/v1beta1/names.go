@@ -10,8 +10,9 @@ const (
 	// WeightAnnotation on a class is its weight, from 0 to 1000000, unless its ClassKind names another place. Written by cluster admins,
 	// read by the selector.
 	WeightAnnotation = "classbind.io/weight"
-	// CapacityAnnotation on a class is how much its claims may use together, a quantity, if its ClassKind has spec.capacity and names no
-	// other place. Written by cluster admins, read by the selector.
+	// CapacityAnnotation on a class is how many claims it may have, if its ClassKind has the quantity claims in spec.capacity, and names no
+	// other place. For another quantity, the name of the annotation ends in -NAME, as in classbind.io/capacity-memory. Written by cluster
+	// admins, read by the selector.
 	CapacityAnnotation = "classbind.io/capacity"
 	// CrossplaneDefaultAnnotation and CrossplaneWeightAnnotation count beside these two. A class with either mark is the default; of two
 	// weights, that of WeightAnnotation counts. Written by cluster admins, for the classes of Crossplane 0.3, read by the selector and the

@@ -142,7 +142,7 @@ func TestLateNamespaceOfClassKind(t *testing.T) {
 	gvk := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}
 	r.golds = inventory.NewClassKind(classKind, gvk, false, r.kind)
 	compiled := selector.NewClaimKind(r.kind, classKind)
-	compiled.Tally = r.registration.Tallies.Tally(lateKind)
+	compiled.Tally = r.registration.Tallies.Tally(compiled)
 	compiled.Serial = 1
 	r.registration.Inventory.SetClaimKind(compiled)
 	r.follow(t, r.kind, compiled)

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
@@ -79,7 +80,7 @@ func (c *Claims) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(loop.RequestsFrom(c.requeued.Add, 0)).
 		WatchesRawSource(loop.RequestsFrom(c.registration.OnRegistered, 0)).
 		Complete(loop.ByName(c.reconcile))
-	if err != nil {
+	if err = errors.Join(err, mgr.Add(loop.Everywhere(manager.RunnableFunc(c.recountAll)))); err != nil {
 		return fmt.Errorf("cannot set up the watches of claims: %w", err)
 	}
 	return nil
@@ -149,7 +150,7 @@ func (c *Claims) follow(
 		return !apierrors.IsNotFound(err), nil
 	}
 	w := newClaimWatch(ctx, kind, found, namespaces, func() { c.changed.Notify(k.Name) })
-	w.metrics = c.Metrics
+	w.metrics, w.views = c.Metrics, c.registration.Inventory.Snapshot
 	if old != nil {
 		old.stop()
 		w.before = old

@@ -109,17 +109,17 @@ func (n kindCounts) top(classes *inventory.Classes, most int) (top []countedClas
 	return top[:most], others
 }
 
-// limitedClass has a capacity.
+// limitedClass has a limit of one quantity.
 type limitedClass struct {
 	*inventory.Class
-	taken int64 // with claims in flight
-	known bool  // It is not until the claims are counted.
+	quantity     string
+	limit, taken int64 // with claims in flight
+	share        float64
+	known        bool // It is not until the claims are counted.
 }
 
-func (c *limitedClass) share() float64 { return float64(c.taken) / float64(max(c.Capacity.Total, 1)) }
-
-// limitedClasses calls a function for each kind with the classes that have a limit, at most so many: those with the greatest share
-// in use come first, and among equals the first by name.
+// limitedClasses calls a function for each kind with the classes that have a limit, by quantity, at most so many: those with the greatest
+// share in use come first, and among equals the first by name.
 func (c *Claims) limitedClasses(most int, call func([]limitedClass)) {
 	c.eachClassKind(func(view *selector.View, classes *inventory.Classes) bool {
 		kind := classes.Kind
@@ -129,13 +129,15 @@ func (c *Claims) limitedClasses(most int, call func([]limitedClass)) {
 		counted := c.countsFor(kind).known()
 		var all []limitedClass
 		classes.Each(func(class *inventory.Class) {
-			if class.Capacity.Total != inventory.Unlimited {
-				room := view.Kind.Room("", class)
-				all = append(all, limitedClass{class, room.Taken(), counted})
+			room := view.Kind.Room("", class)
+			for i, quantity := range kind.Quantities {
+				if of := &class.Capacity[i]; of.Total != inventory.Unlimited {
+					all = append(all, limitedClass{class, string(quantity), of.Total, room[i].All(), room[i].Share(of), counted})
+				}
 			}
 		})
-		slices.SortFunc(all, func(a, b limitedClass) int {
-			return cmp.Or(cmp.Compare(b.share(), a.share()), inventory.Compare(a.Class, b.Class))
+		slices.SortStableFunc(all, func(a, b limitedClass) int {
+			return cmp.Or(cmp.Compare(b.share, a.share), inventory.Compare(a.Class, b.Class))
 		})
 		call(all[:min(len(all), most)])
 		return true
@@ -152,13 +154,13 @@ var (
 			"the %d classes with the most claims; those of all others have the class \"\".", v1beta1.MaxClassSeries),
 		[]string{"class_kind", "class_namespace", "class"}, nil)
 	classCapacity = prometheus.NewDesc("classbind_class_capacity",
-		fmt.Sprintf("How much the claims of a class may use together, where it has a limit. Of each class kind there are "+
-			"the %d classes with the greatest share in use.", v1beta1.MaxClassSeries),
-		[]string{"class_kind", "class_namespace", "class"}, nil)
+		fmt.Sprintf("How much of a quantity the claims of a class may use together, where it has a limit. Of each class kind there are "+
+			"the %d with the greatest share in use.", v1beta1.MaxClassSeries),
+		[]string{"class_kind", "class_namespace", "class", "quantity"}, nil)
 	classCapacityUsed = prometheus.NewDesc("classbind_class_capacity_used",
 		"How much of the capacity of a class is used, with what claims use that are not seen stored yet. "+
 			"There is none while claims have yet to be counted.",
-		[]string{"class_kind", "class_namespace", "class"}, nil)
+		[]string{"class_kind", "class_namespace", "class", "quantity"}, nil)
 )
 
 // The outcomes of a late binding.
@@ -233,9 +235,9 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	})
 	m.claims.limitedClasses(v1beta1.MaxClassSeries, func(top []limitedClass) {
 		for _, c := range top {
-			gauge(classCapacity, c.Capacity.Total, c.Kind.Name, c.Namespace, c.Name)
+			gauge(classCapacity, c.limit, c.Kind.Name, c.Namespace, c.Name, c.quantity)
 			if c.known {
-				gauge(classCapacityUsed, c.taken, c.Kind.Name, c.Namespace, c.Name)
+				gauge(classCapacityUsed, c.taken, c.Kind.Name, c.Namespace, c.Name, c.quantity)
 			}
 		}
 	})

@@ -148,7 +148,7 @@ func TestClassSeriesAreBounded(t *testing.T) {
 func TestLimitedClassSeriesAreBounded(t *testing.T) {
 	s := newClaimServer(t)
 	r := newLateReplica(t, s, lateClaimKind())
-	spec := v1beta1.ClassKindSpec{Capacity: &v1beta1.Capacity{Total: v1beta1.Source{Annotation: v1beta1.CapacityAnnotation}}}
+	spec := v1beta1.ClassKindSpec{Capacity: []v1beta1.Capacity{{Name: v1beta1.ClaimsQuantity}, {Name: "memory"}}}
 	kind := inventory.NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: r.golds.Name}, Spec: spec}, r.golds.GroupVersionKind, r.golds.Namespaced)
 	kind.ClaimKinds = []string{lateKind}
 	var classes []*inventory.Class
@@ -159,22 +159,24 @@ func TestLimitedClassSeriesAreBounded(t *testing.T) {
 		add(fmt.Sprintf("class-%03d", i), map[string]string{v1beta1.CapacityAnnotation: "10"})
 	}
 	add("unlimited", nil)
+	add("memory", map[string]string{v1beta1.CapacityAnnotation + "-memory": "10"})
 	r.registration.Inventory.SetClasses(inventory.NewClasses(kind, classes))
-	rooms := map[string]selector.Room{"class-105": {Used: 9, Reserved: 2}, "class-104": {Used: 9}, "unlimited": {Used: 99}}
+	rooms := map[string]selector.Room{"class-105": {{Used: 9, Reserved: 2}}, "class-104": {{Used: 9}}, "unlimited": {{Used: 99}}, "memory": {{Used: 9}, {Used: 20}}}
 	view := r.registration.Inventory.Snapshot()[lateKind]
 	view.Kind.Room = func(_ string, c *inventory.Class) selector.Room { return rooms[c.Name] }
 	calls := 0
 	r.claims.limitedClasses(v1beta1.MaxClassSeries, func(top []limitedClass) {
 		calls++
 		require.Len(t, top, v1beta1.MaxClassSeries, "We should have no more series.")
-		assert.Equal(t, "class-105", top[0].Name, "We should have first the class of which the greatest share is taken.")
-		assert.EqualValues(t, 11, top[0].taken, "We should count what is reserved.")
-		assert.Equal(t, "class-104", top[1].Name)
-		assert.Equal(t, "class-000", top[2].Name, "We should go by the name among equals.")
+		assert.Equal(t, "memory memory", top[0].Name+" "+top[0].quantity, "We should have first the class of which the greatest share is taken.")
+		assert.Equal(t, "class-105 claims", top[1].Name+" "+top[1].quantity)
+		assert.EqualValues(t, 11, top[1].taken, "We should count what is reserved.")
+		assert.Equal(t, "class-104", top[2].Name)
+		assert.Equal(t, "class-000", top[3].Name, "We should go by the name among equals.")
 	})
 	assert.Equal(t, 1, calls)
 	r.claims.limitedClasses(1000, func(all []limitedClass) {
-		require.Len(t, all, v1beta1.MaxClassSeries+10, "We should leave out a class without a limit.")
+		require.Len(t, all, v1beta1.MaxClassSeries+11, "We should leave out a class without a limit.")
 	})
 }
 

@@ -139,7 +139,7 @@ func checkText(t *testing.T, raw []byte) {
 	require.NoError(t, err)
 	want := w.kind.Reader.Read("team-a", "x", object)
 	require.Empty(t, want.Problems)
-	ask, waits := judge(w.kind, raw, &claimSeen{})
+	ask, waits := w.ask(raw, &claimSeen{})
 	require.True(t, waits)
 	got, err := ask.Claim("team-a", "x")
 	require.NoError(t, err)

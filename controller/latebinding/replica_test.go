@@ -115,7 +115,7 @@ func newLateReplica(t testing.TB, s *claimServer, k *v1beta1.ClaimKind, change .
 	require.NoError(t, err)
 	r := &lateReplica{claims: claims, registration: registration, reader: reader, kind: k, golds: controllertest.NewClassKind("golds.example.org", "Gold")}
 	compiled := selector.NewClaimKind(k)
-	compiled.Tally = registration.Tallies.Tally(k.Name)
+	compiled.Tally = registration.Tallies.Tally(compiled)
 	registration.Inventory.SetClaimKind(compiled)
 	registration.Inventory.SetClasses(labelled(r.golds))
 	registration.Inventory.Open()
@@ -154,7 +154,7 @@ func (r *lateReplica) follow(t testing.TB, k *v1beta1.ClaimKind, compiled *selec
 // recompiled is a claim kind as it is compiled after a change.
 func (r *lateReplica) recompiled(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *selector.ClaimKind {
 	compiled := selector.NewClaimKind(k, classKinds...)
-	compiled.Serial, compiled.Tally = 1, r.registration.Tallies.Tally(k.Name)
+	compiled.Serial, compiled.Tally = 1, r.registration.Tallies.Tally(compiled)
 	return compiled
 }
 

@@ -118,9 +118,9 @@ func TestRoundsEnd(t *testing.T) {
 
 func TestFullClaimsWaitForRoom(t *testing.T) {
 	used := int64(5)
-	classKind := &v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{Capacity: &v1beta1.Capacity{}}}
+	classKind := &v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{Capacity: []v1beta1.Capacity{{Name: v1beta1.ClaimsQuantity}}}}
 	kind := selector.NewClaimKind(lateClaimKind(), classKind)
-	kind.Tally, kind.Room = &selector.Tally{}, func(string, *inventory.Class) selector.Room { return selector.Room{Used: used} }
+	kind.Tally, kind.Room = &selector.Tally{}, func(string, *inventory.Class) selector.Room { return selector.Room{{Used: used}} }
 	w := newLateWatchOf(t, kind)
 	k := idle(t, w)
 	for i := range 100 {
@@ -129,7 +129,7 @@ func TestFullClaimsWaitForRoom(t *testing.T) {
 	addClaim(t, w, claimJSON(100, `{"classSelector":{"matchLabels":{"tier":"none"}}}`))
 	golds := inventory.NewClassKind(classKind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
 	gold := labelled(golds, "gold tier=gold")
-	gold.Find("", "gold").Capacity.Total = 5
+	gold.Find("", "gold").Capacity[0].Total = 5
 	view := selector.NewView(kind, []*inventory.Classes{gold})
 	assert.Zero(t, k.lookAt(t, view, 0), "We should give out no claim that no class has room for.")
 	used = 0
@@ -317,33 +317,4 @@ func BenchmarkRound(b *testing.B) {
 	}
 	b.ReportMetric(float64(held)/(1<<20), "MiB")
 	b.ReportMetric(float64(w.state.waiting.weight), "claims")
-}
-
-func TestBoundClaimsUse(t *testing.T) {
-	classKind := &v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{Capacity: &v1beta1.Capacity{}, ClaimKinds: []v1beta1.ClaimKindLink{{Name: lateKind}}}}
-	kind := selector.NewClaimKind(lateClaimKind(func(k *v1beta1.ClaimKind) { k.Spec.Classes.Usage = "claim.spec.size" }), classKind)
-	kind.Tally = &selector.Tally{}
-	w := newLateWatchOf(t, kind)
-	golds := inventory.NewClassKind(classKind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
-	classes := labelled(golds, "gold")
-	snapshot := selector.Snapshot{lateKind: selector.NewView(kind, []*inventory.Classes{classes})}
-	room := func() selector.Room { return snapshot.Room("team-a", classes.Find("", "gold")) }
-	bound := func(uid int, size string) {
-		addClaim(t, w, claimJSON(uid, `{"size":`+size+`,"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":"gold"}}`))
-	}
-	bound(1, `5`)
-	bound(2, `"1Ki"`)
-	bound(3, `"much"`)
-	assert.Equal(t, selector.Room{Used: 1030, NamespaceUsed: 1030}, room(), "A claim whose usage cannot be told should count as 1.")
-	freed := snapshot.Freed(snapshot[lateKind])
-	bound(1, `5`)
-	assert.Equal(t, freed, snapshot.Freed(snapshot[lateKind]), "Nothing should be free because a claim changed.")
-	bound(1, `7`)
-	bound(2, `1`)
-	assert.Equal(t, selector.Room{Used: 9, NamespaceUsed: 9}, room())
-	assert.Greater(t, snapshot.Freed(snapshot[lateKind]), freed)
-	for uid := range 4 {
-		w.Remove(&claimSeen{seenVersion: seenVersion{uid: uidOf(uid), namespace: "team-a"}})
-	}
-	assert.Equal(t, selector.Room{}, room(), "A claim that is gone should use nothing.")
 }

@@ -176,40 +176,44 @@ func (s *claimState) recordNamespaces(selected map[string]bool, err error) (chan
 
 // boundClaims are the claims of one kind that have a class.
 type boundClaims struct {
-	kind   *selector.ClaimKind
-	counts map[types.UID]classCounts
+	kind     *selector.ClaimKind
+	counts   map[types.UID]classCounts
+	recounts recounts
 }
 
 // classCounts are the counts that a bound claim is part of, and how much of the capacity of its class it uses.
 type classCounts struct {
 	of    [2]*selector.Count
-	usage int64
+	usage *boundUsage
 }
 
-func (b boundClaims) put(seen *claimSeen) {
+func (b *boundClaims) put(seen *claimSeen) {
 	before, known := b.counts[seen.uid]
 	counts := classCounts{usage: seen.usage}
+	if seen.by != nil && b.recounts.by != nil && !b.recounts.by.SameRelated(seen.by) {
+		b.recounts.by = nil
+	}
 	if tally := b.kind.Tally; tally != nil {
-		share := b.kind.ShareOf(seen.namespace, seen.usage)
+		share := b.kind.ShareOf(seen.namespace, seen.usage.of())
 		counts.of = [...]*selector.Count{tally.Bind(seen.classes[0], share), tally.Bind(seen.classes[1], share)}
 		if !known {
 			defer tally.Seen(seen.namespace, seen.name, seen.generateName, seen.classes)
 		}
 	}
-	b.unbind(before, before.of != counts.of || before.usage > counts.usage)
+	b.unbind(before, before.of != counts.of || before.usage.of().Frees(counts.usage.of()))
 	b.counts[seen.uid] = counts
 }
 
-func (b boundClaims) remove(uid types.UID) {
+func (b *boundClaims) remove(uid types.UID) {
 	b.unbind(b.counts[uid], true)
 	delete(b.counts, uid)
 }
 
 // unbind takes a claim off its counts. frees reports whether others may use some of what it used.
-func (b boundClaims) unbind(counts classCounts, frees bool) {
+func (b *boundClaims) unbind(counts classCounts, frees bool) {
 	for _, count := range counts.of {
 		if count != nil {
-			if b.kind.Tally.Unbind(count, counts.usage); frees {
+			if b.kind.Tally.Unbind(count, counts.usage.of()); frees {
 				b.kind.Tally.Free()
 			}
 		}

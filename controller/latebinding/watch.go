@@ -17,7 +17,6 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
-	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/recovered"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -31,7 +30,8 @@ type claimWatch struct {
 	objectKind string // the kind of a claim object
 	namespaces *claim.Namespaces
 	changed    func()
-	metrics    *Metrics // of panics; nil counts none
+	metrics    *Metrics                 // of panics; nil counts none
+	views      func() selector.Snapshot // has the objects that claims name; nil knows none
 	stopped    context.Context
 	stop       context.CancelFunc
 	cluster.Health
@@ -51,7 +51,7 @@ func newClaimWatch(
 	w := &claimWatch{
 		kind: kind, resource: of.GroupVersion().WithResource(kind.Reader.Resource.Resource), objectKind: of.Kind,
 		namespaces: namespaces, changed: changed, owner: make(chan struct{}, 1), state: &claimState{
-			bound:   boundClaims{kind, map[types.UID]classCounts{}},
+			bound:   boundClaims{kind: kind, counts: map[types.UID]classCounts{}},
 			waiting: waitingClaims{limit: v1beta1.MaxWaitingClaims, selects: namespaces, namespaces: map[string]*namespace{}},
 		},
 	}
@@ -155,7 +155,8 @@ type claimSeen struct {
 	seenVersion
 	bound        bool
 	classes      [2]uint64
-	usage        int64
+	usage        *boundUsage
+	by           *selector.View // by which the usage was evaluated, nil if that does not matter
 	generateName string
 	waits        bool // It is not left alone.
 	unread       bool // It waits, and its ask was given up.
@@ -190,7 +191,7 @@ func (h claimHead) seen() *claimSeen {
 	m := h.Metadata
 	return &claimSeen{
 		seenVersion:  seenVersion{uid: m.UID, namespace: m.Namespace, name: m.Name, version: m.ResourceVersion},
-		generateName: m.GenerateName, usage: 1, endsList: m.Annotations.InitialEventsEnd == "true",
+		generateName: m.GenerateName, endsList: m.Annotations.InitialEventsEnd == "true",
 	}
 }
 
@@ -209,7 +210,7 @@ func (w *claimWatch) judge(raw []byte) (*claimSeen, error) {
 		return nil, err
 	}
 	seen := head.seen()
-	seen.ask, seen.waits = judge(w.kind, raw, seen)
+	seen.ask, seen.waits = w.ask(raw, seen)
 	return seen, nil
 }
 
@@ -217,7 +218,7 @@ func (w *claimWatch) judge(raw []byte) (*claimSeen, error) {
 type Stored struct {
 	UID     types.UID
 	Version string
-	// Bound claims name a class, count for Classes, and have a Usage. What they ask for is not read.
+	// Bound claims name a class, and count for Classes. Of what they ask for, only the Object is read.
 	Bound   bool
 	Classes [2]uint64
 	claim.Intake
@@ -239,29 +240,26 @@ func ReadStored(kind *selector.ClaimKind, raw []byte) (s Stored, err error) {
 	// A reference that claims.when lets us replace is a default of the schema while the claim is created. On one that
 	// is stored, it may be in use.
 	if s.Bound = kind.Reader.Reference.NamesClass(object); s.Bound {
-		s.Usage = usageOf(kind, object)
+		s.Object = object
 	} else {
 		s.Intake = kind.Reader.Read(m.Namespace, m.Name, object)
 	}
 	return s, nil
 }
 
-// usageOf a stored claim is known in any case.
-func usageOf(kind *selector.ClaimKind, object map[string]any) int64 {
-	usage, _ := kind.Reader.UsageOf(object, &expression.Budget{Left: v1beta1.MaxExpressionCost})
-	return usage
-}
-
-// judge reports whether a claim waits for a class, and returns what it asks for. A
-// claim that cannot be read waits, and an event informs its author.
-func judge(kind *selector.ClaimKind, raw []byte, seen *claimSeen) (ask claim.Ask, waits bool) {
+// ask reports whether a claim waits for a class, and returns what it asks for. A claim that cannot be read waits, and an event informs its
+// author.
+func (w *claimWatch) ask(raw []byte, seen *claimSeen) (ask claim.Ask, waits bool) {
+	kind := w.kind
 	err := recovered.Do(func() error {
 		object, err := kind.Reader.DecodeValid(raw) // It is, as its head was read.
 		if err != nil {
 			return err
 		}
 		if seen.classes, seen.bound = kind.Reader.Reference.BoundTo(seen.namespace, object); seen.bound || !kind.BindLater {
-			seen.usage = usageOf(kind, object)
+			if seen.bound {
+				seen.usage, seen.by = w.usageOf(seen.namespace, object)
+			}
 			return nil
 		}
 		claim := kind.Reader.Read(seen.namespace, seen.name, object)

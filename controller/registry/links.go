@@ -39,7 +39,7 @@ func (r *Registration) register(kind *selector.ClaimKind, paths Paths) {
 	kind.SetPaths(paths.Check)
 	kind.Reader.Version = paths.Version
 	if kind.Watched {
-		kind.Tally = r.Tallies.Tally(kind.Name)
+		kind.Tally = r.Tallies.Tally(kind)
 	}
 	if kind.Limited {
 		kind.Room = r.Tallies.room

@@ -175,7 +175,7 @@ func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctr
 // Tallies has those of all claim kinds.
 type Tallies struct {
 	inventory *selector.Inventory
-	tallies   sync.Map // *selector.Tally by name
+	tallies   sync.Map // *selector.Tally by tallyKey
 }
 
 // room of a class for a claim of a namespace.
@@ -188,18 +188,25 @@ func (t *Tallies) Freed(v *selector.View) uint64 {
 	return t.inventory.Snapshot().Freed(v)
 }
 
-// Tally returns the tally of a claim kind, which outlives its watches and registrations.
-func (t *Tallies) Tally(claimKind string) *selector.Tally {
-	tally, _ := t.tallies.LoadOrStore(claimKind, &selector.Tally{})
+// tallyKey is what a Tally counts for: sums of one quantity never become those of another, when a ClaimKind names other quantities.
+type tallyKey struct{ claimKind, quantities string }
+
+// Tally returns that of a claim kind, which outlives its watches and registrations.
+func (t *Tallies) Tally(kind *selector.ClaimKind) *selector.Tally {
+	key := tallyKey{claimKind: kind.Name}
+	for _, u := range kind.Rules.Usage {
+		key.quantities += string(u.Of) + ","
+	}
+	tally, _ := t.tallies.LoadOrStore(key, &selector.Tally{})
 	return tally.(*selector.Tally) // It has nothing else.
 }
 
 // expireInFlight forgets claims in flight until the context ends.
 func (t *Tallies) expireInFlight(ctx context.Context) error {
 	recovered.Rounds(ctx, func(context.Context) {
-		t.tallies.Range(func(claimKind, _ any) bool {
+		t.tallies.Range(func(_, tally any) bool {
 			// A panic is logged; nothing else can fail.
-			_ = recovered.Do(func() error { t.Tally(claimKind.(string)).Expire(time.Now()); return nil }) // Nor other keys.
+			_ = recovered.Do(func() error { tally.(*selector.Tally).Expire(time.Now()); return nil }) // There is nothing else.
 			return true
 		})
 	}, time.Second)

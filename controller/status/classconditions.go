@@ -26,10 +26,10 @@ func (s *Writer) classConditions(k *v1beta1.ClassKind, classes *inventory.Classe
 	if classes == nil {
 		return all
 	}
-	if k.Spec.Capacity != nil {
+	if k.HasCapacity() {
 		c := met(v1beta1.ConditionCapacitiesValid, v1beta1.ReasonCapacitiesValid, "every capacity can be read")
 		all = append(all, without(c, classes.Faulty(inventory.MalformedCapacity), v1beta1.ReasonMalformedCapacity, "a malformed capacity",
-			func(c *inventory.Class) error { return c.Capacity.Err }))
+			func(c *inventory.Class) error { return c.CapacityErr() }))
 	}
 	weights := met(v1beta1.ConditionWeightsValid, v1beta1.ReasonWeightsValid, "every weight can be read")
 	marks := met(v1beta1.ConditionMarksValid, v1beta1.ReasonMarksValid, "every mark is true or false")

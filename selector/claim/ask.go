@@ -29,20 +29,37 @@ func (r *Reader) Ask(in Intake) Ask {
 		text = fmt.Sprintf(givenFormat, g.HasGroup, g.Group, g.Kind, g.Namespace)
 	}
 	if in.Object != nil {
-		facts := map[string]any{}
-		for _, p := range r.LooksAt.Paths() {
-			fields.CopyField(facts, in.Object, p)
-		}
-		json, err := json.Marshal(facts, exactNumbers, json.Deterministic(true)) // Equal fields are equal texts.
+		json, err := factsAt(r.LooksAt.Paths(), in.Object)
 		if err != nil {
-			return AskWith("cannot keep the fields that expressions look at: " + err.Error())
+			return AskWith(err.Error())
 		}
-		text += string(json)
+		text += json
 	}
 	if in.Selector != nil {
 		text += "=" + in.Selector.String()
 	}
 	return Ask(text)
+}
+
+// factsAt are fields of a claim, as JSON. Equal fields are equal texts.
+func factsAt(paths []fields.Path, object map[string]any) (string, error) {
+	facts := map[string]any{}
+	for _, p := range paths {
+		fields.CopyField(facts, object, p)
+	}
+	json, err := json.Marshal(facts, exactNumbers, json.Deterministic(true))
+	if err != nil {
+		return "", fmt.Errorf("cannot keep the fields that expressions look at: %w", err)
+	}
+	return string(json), nil
+}
+
+// AskOfUsage has the fields of a claim by which its usage is evaluated again, empty if these are too long to be kept.
+func AskOfUsage(paths []fields.Path, object map[string]any) Ask {
+	if text, err := factsAt(paths, object); err == nil && len(text) <= v1beta1.MaxRecountedBytes {
+		return Ask(text)
+	}
+	return ""
 }
 
 // givenFormat is how an Ask has what is given of a reference.

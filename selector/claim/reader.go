@@ -43,8 +43,8 @@ type Claim struct {
 	Object map[string]any
 	// Request is what expressions see of who asks, nil if that is not known.
 	Request map[string]any
-	// Usage is how much of the capacity of its class it uses. A decision sets it, by Reader.UsageOf.
-	Usage int64
+	// Usage is how much of the capacity of its class it uses. A decision sets it.
+	Usage Usage
 	// Group is what claims draw alike with, by choice.seed.expression; empty, the claim draws by itself. A decision sets it.
 	Group string
 	// Requester is who asks, where his right to use a class counts; nil if that is not known.
@@ -274,8 +274,6 @@ type Reader struct {
 	ChecksExplicit bool
 	// bindWhen is nil if claims without a reference are to be bound.
 	bindWhen *expression.Expression
-	// usage is nil if each claim uses 1.
-	usage *expression.Expression
 	// LooksAt is all that expressions look at in a claim.
 	LooksAt *expression.Fields
 	// hasFacts reports whether there are expressions that need more than a class.
@@ -299,7 +297,6 @@ func NewReader(k *v1beta1.ClaimKind, x *rules.ForClaims) *Reader {
 		Annotates:      k.Spec.Choice.Annotate == v1beta1.AnnotateDecision,
 		ChecksExplicit: k.Spec.Reference.Explicit == v1beta1.CheckExplicit,
 		bindWhen:       x.BindWhen,
-		usage:          x.Usage,
 		hasFacts:       !x.IsEmpty() || len(x.LinkedFits) > 0,
 	}
 	r.selectorAt = r.Selector.Field()
@@ -313,26 +310,6 @@ func NewReader(k *v1beta1.ClaimKind, x *rules.ForClaims) *Reader {
 	r.LooksAt = expression.NewFields(paths...)
 	r.plan = r.newPlan()
 	return r
-}
-
-// UsageOf a claim is how much of the capacity of its class it uses: a whole number, rounded up. The error says why there is none. A
-// claim that is stored counts as 1 then: it must count something, and was let in when another expression was in force.
-func (r *Reader) UsageOf(object map[string]any, budget *expression.Budget) (int64, error) {
-	if r.usage == nil {
-		return 1, nil
-	}
-	usage := int64(0)
-	amount, err := r.usage.Amount(&expression.Input{Claim: object}, budget)
-	if err == nil {
-		_, usage, err = expression.Units(amount)
-	}
-	switch {
-	case err != nil:
-		return 1, err
-	case usage > v1beta1.MaxUsage:
-		return 1, fmt.Errorf("must not be more than %d", int64(v1beta1.MaxUsage))
-	}
-	return usage, nil
 }
 
 // Reads reports whether these are the claims that the kind reads.

@@ -8,13 +8,14 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
 // Unlimited is a limit of a class without one.
 const Unlimited = math.MaxInt64
 
-// Capacity is how much claims may use of a class. It is immutable once the class is read.
+// Capacity is how much claims may use of one quantity of a class. It is immutable once the class is read.
 type Capacity struct {
 	// Total is the limit of all claims together, and PerNamespace that of those of one namespace, in whole units.
 	Total, PerNamespace int64
@@ -25,29 +26,33 @@ type Capacity struct {
 // HasCapacity reports whether the claims of a class may use only so much of it.
 func (k *ClassKind) HasCapacity() bool { return k.Reserving != nil }
 
-func (k *ClassKind) setLimits(capacity *v1beta1.Capacity) {
-	if capacity == nil {
-		return
-	}
-	k.Reserving = &sync.Mutex{}
-	for i, limit := range capacity.Limits() {
-		if limit != nil {
-			k.limits[i] = newSource(*limit)
+func (k *ClassKind) setLimits(capacity []v1beta1.Capacity) {
+	for i := range capacity[:min(len(capacity), v1beta1.MaxQuantities)] { // Its CRD allows no more.
+		k.Reserving = &sync.Mutex{}
+		var limits [len(v1beta1.LimitFields)]source
+		for n, limit := range capacity[i].Limits() {
+			if limit != nil {
+				limits[n] = newSource(*limit)
+			}
 		}
+		k.Quantities, k.limits = append(k.Quantities, capacity[i].Name), append(k.limits, limits)
 	}
 }
 
 // newCapacity reads that of a class, nil where the kind has none. What expressions say comes later: see Class.evaluate.
-func (k *ClassKind) newCapacity(annotations map[string]string, content map[string]any) *Capacity {
+func (k *ClassKind) newCapacity(annotations map[string]string, content map[string]any) []Capacity {
 	if !k.HasCapacity() {
 		return nil
 	}
-	c := &Capacity{Total: Unlimited, PerNamespace: Unlimited}
-	for i, limit := range k.limits {
-		value, at := limit.value(annotations, content)
-		c.set(i, value, at)
+	all := make([]Capacity, len(k.limits))
+	for i := range all {
+		all[i] = Capacity{Total: Unlimited, PerNamespace: Unlimited}
+		for n, limit := range k.limits[i] {
+			value, at := limit.value(annotations, content)
+			all[i].set(n, value, at)
+		}
 	}
-	return c
+	return all
 }
 
 // limits in the order of v1beta1.LimitFields.
@@ -66,6 +71,32 @@ func (c *Capacity) set(limit int, value any, at *field.Path) {
 	}
 }
 
-func (c *Capacity) equal(o *Capacity) bool {
-	return c == o || c != nil && o != nil && c.Total == o.Total && c.PerNamespace == o.PerNamespace && sameError(c.Err, o.Err)
+// evaluateCapacity has what expressions say of it.
+func (c *Class) evaluateCapacity(in *expression.Input, budget *expression.Budget) {
+	for i := range c.Capacity {
+		of := &c.Capacity[i]
+		for n, limit := range c.Kind.ForClaims.Limits[i] {
+			if limit == nil {
+				continue
+			}
+			value, err := limit.Amount(in, budget)
+			if of.set(n, value, field.NewPath("metadata", "name")); err != nil {
+				*of.limits()[n], of.Err = 0, c.Kind.failed(rules.LimitField(c.Kind.Quantities[i], n), err, "and counts as 0")
+			}
+		}
+	}
+}
+
+// CapacityErr says why a capacity is malformed, nil if none is.
+func (c *Class) CapacityErr() *field.Error {
+	for i := range c.Capacity {
+		if c.Capacity[i].Err != nil {
+			return c.Capacity[i].Err
+		}
+	}
+	return nil
+}
+
+func equalCapacity(c, o Capacity) bool {
+	return c.Total == o.Total && c.PerNamespace == o.PerNamespace && sameError(c.Err, o.Err)
 }

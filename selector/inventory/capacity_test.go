@@ -78,19 +78,17 @@ func TestNewClassCapacity(t *testing.T) {
 			v1beta1.Capacity{Total: expression},
 			`{status: {}}`,
 			Capacity{PerNamespace: Unlimited},
-			`metadata.name: Invalid value: the expression spec.capacity.total.expression of class kind pools.example.org fails: no such key: free, and counts as 0`,
+			`metadata.name: Invalid value: the expression spec.capacity[claims].total.expression of class kind pools.example.org fails: no such key: free, and counts as 0`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if tc.of.Total == (v1beta1.Source{}) {
-				tc.of.Total.Annotation = v1beta1.CapacityAnnotation
-			}
+			tc.of.Name = v1beta1.ClaimsQuantity
 			spec := crossplaneClassKind()
-			spec.Capacity = &tc.of
+			spec.Capacity = []v1beta1.Capacity{tc.of}
 			kind := NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "pools.example.org"}, Spec: spec},
 				schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false)
 			assert.True(t, kind.HasCapacity(), tc.reason)
-			assert.Equal(t, tc.of.Total.Annotation != "", kind.MetadataOnly(), "We should need the objects for a field alone.")
+			assert.Equal(t, tc.of.Total == (v1beta1.Source{}), kind.MetadataOnly(), "We should need the objects for a field alone.")
 			object := selectortest.Decode(t, tc.class)
 			annotations := map[string]string{}
 			metadata, _ := object["metadata"].(map[string]any)
@@ -100,7 +98,7 @@ func TestNewClassCapacity(t *testing.T) {
 			}
 			meta := &metav1.ObjectMeta{Name: "gold", Annotations: annotations}
 			c := kind.NewClass(meta, object)
-			got := *c.Capacity
+			got := c.Capacity[0]
 			if tc.err == "" {
 				assert.Nil(t, got.Err, tc.reason)
 			} else {
@@ -115,7 +113,7 @@ func TestNewClassCapacity(t *testing.T) {
 				return
 			}
 			changed := kind.NewClass(meta, object)
-			changed.Capacity.Total--
+			changed.Capacity[0].Total--
 			assert.NotSame(t, classes, classes.With(changed), "We should see that the capacity changed.")
 		})
 	}

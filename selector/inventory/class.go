@@ -65,8 +65,8 @@ type Class struct {
 	// OfferErr is why offerWhen has no result for the class, nil if it has one.
 	OfferErr *field.Error
 
-	// Capacity is nil where the kind has none.
-	Capacity *Capacity
+	// Capacity has that of each quantity of the kind, in its order.
+	Capacity []Capacity
 
 	// stored is a hash of the uid and the resourceVersion with which the class was last seen.
 	stored atomic.Uint64
@@ -162,7 +162,7 @@ func (c *Class) equal(o *Class) bool {
 	return c.Kind == o.Kind && c.Default == o.Default && c.Cordoned == o.Cordoned && c.Terminating == o.Terminating &&
 		c.TooManyLabels == o.TooManyLabels && c.NotOffered == o.NotOffered && c.Weight == o.Weight &&
 		sameError(c.WeightErr, o.WeightErr) && sameError(c.MarkErr, o.MarkErr) && sameError(c.OfferErr, o.OfferErr) &&
-		slices.Equal(c.Labels, o.Labels) && c.Fields.Same(o.Fields) && c.Capacity.equal(o.Capacity)
+		slices.Equal(c.Labels, o.Labels) && c.Fields.Same(o.Fields) && slices.EqualFunc(c.Capacity, o.Capacity, equalCapacity)
 }
 
 func sameError(a, b *field.Error) bool {

@@ -30,7 +30,7 @@ type member struct {
 var (
 	MalformedWeight   = func(c *Class) bool { return c.WeightErr != nil }
 	MalformedMark     = func(c *Class) bool { return c.MarkErr != nil }
-	MalformedCapacity = func(c *Class) bool { return c.Capacity != nil && c.Capacity.Err != nil }
+	MalformedCapacity = func(c *Class) bool { return c.CapacityErr() != nil }
 	OfferFailed       = func(c *Class) bool { return c.OfferErr != nil }
 	TooManyLabels     = func(c *Class) bool { return c.TooManyLabels }
 )

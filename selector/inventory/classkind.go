@@ -38,11 +38,13 @@ type ClassKind struct {
 	DefaultMark v1beta1.Source
 	// WeightFrom is where a class has its weight.
 	WeightFrom v1beta1.Source
+	// Quantities are the names of those of the capacity.
+	Quantities []v1beta1.QuantityName
 
 	isDefault, weight source
-	limits            [len(v1beta1.LimitFields)]source // of the capacity
-	plan              *fields.Plan                     // of the fields that lead to these
-	lookPlan          *fields.Plan                     // of the fields that expressions look at
+	limits            [][len(v1beta1.LimitFields)]source // of each quantity of the capacity
+	plan              *fields.Plan                       // of the fields that lead to these
+	lookPlan          *fields.Plan                       // of the fields that expressions look at
 
 	// Reserving is held while a claim takes some of the capacity of a class, nil without one.
 	Reserving *sync.Mutex
@@ -106,7 +108,11 @@ func (k *ClassKind) MetadataOnly() bool {
 
 // sources of the values that are read of each class.
 func (k *ClassKind) sources() []source {
-	return slices.Concat(markSources, []source{k.isDefault, k.weight}, k.limits[:])
+	all := append(slices.Clone(markSources), k.isDefault, k.weight)
+	for i := range k.limits {
+		all = append(all, k.limits[i][:]...)
+	}
+	return all
 }
 
 // Revision of a registration. A registration that is created again has another uid.

@@ -13,7 +13,6 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
-	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -107,7 +106,7 @@ func (c *Class) evaluate(meta metav1.Object, content map[string]any) {
 		c.Fields = k.fields.Project(content)
 	}
 	r := k.ForClaims
-	if r.OfferWhen == nil && r.IsDefault == nil && r.Weight == nil && r.Limits == [len(r.Limits)]*expression.Expression{} {
+	if r.OfferWhen == nil && r.IsDefault == nil && r.Weight == nil && len(r.Limits) == 0 {
 		return
 	}
 	in := expression.Input{Class: k.reads.Project(content)}
@@ -131,15 +130,7 @@ func (c *Class) evaluate(meta metav1.Object, content map[string]any) {
 			c.WeightErr = k.failed("spec.weight.expression", err, "and counts as 1")
 		}
 	}
-	for i, limit := range r.Limits {
-		if limit == nil {
-			continue
-		}
-		value, err := limit.Amount(&in, &budget)
-		if c.Capacity.set(i, value, field.NewPath("metadata", "name")); err != nil {
-			*c.Capacity.limits()[i], c.Capacity.Err = 0, k.failed(rules.LimitField(i), err, "and counts as 0")
-		}
-	}
+	c.evaluateCapacity(&in, &budget)
 }
 
 func invalidClass(detail string) *field.Error {

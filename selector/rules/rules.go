@@ -27,9 +27,12 @@ type ForClaims struct {
 	Fits           []*Fit
 	Score          *expression.Expression
 	Seed           *expression.Expression
-	Usage          *expression.Expression
+	Usage          []Usage
 	PartitionOf    *expression.Expression // of a claim
 	PartitionClass *expression.Expression
+	// UsageReadsOthers reports whether the usage depends on more than the claim, and UsageLooks is then what it depends on in the claim.
+	UsageReadsOthers bool
+	UsageLooks       []fields.Path
 	// Linked is what the fits of its class kinds look at in a claim, and linkedFits what their tests say.
 	Linked     []fields.Path
 	LinkedFits []LinkedFit
@@ -53,8 +56,8 @@ type Relation struct {
 type ForClasses struct {
 	Fits                         []*Fit
 	OfferWhen, IsDefault, Weight *expression.Expression
-	// Limits are those of the capacity, nil where there is no expression.
-	Limits [len(v1beta1.LimitFields)]*expression.Expression
+	// Limits are those of each quantity of the capacity, nil where there is no expression.
+	Limits [][len(v1beta1.LimitFields)]*expression.Expression
 
 	looks
 }
@@ -173,7 +176,7 @@ func compile(k *v1beta1.ClaimKind) *ForClaims {
 	}
 	r.Score = r.compile("spec.choice.score", s.Choice.Score, expression.Number, ofBoth)
 	r.Seed = r.compile(SeedField, s.Choice.Seed.Expression, expression.Text, ofClaim)
-	r.Usage = r.compile("spec.classes.usage", s.Classes.Usage, expression.Amount, usageScope)
+	r.addUsage(s)
 	if s.Classes.Partition != nil {
 		r.PartitionOf = r.compile("spec.classes.partition.claim", s.Classes.Partition.Claim, expression.Text, ofClaim)
 		r.PartitionClass = r.compileGuarded("spec.classes.partition.class", s.Classes.Partition.Class, expression.Text)
@@ -206,9 +209,6 @@ func Scope(s *v1beta1.ClaimKindSpec, more ...string) expression.Scope {
 	return scope
 }
 
-// usageScope is that of how much a claim uses.
-var usageScope = expression.Scope{Variables: []string{expression.Claim}}
-
 // ofFits is the scope of the fits of a ClassKind.
 var ofFits = expression.Scope{Variables: []string{expression.Claim, expression.Class, expression.Namespace}}
 
@@ -227,16 +227,9 @@ func compileForClasses(k *v1beta1.ClassKind) *ForClasses {
 	r.OfferWhen = r.compile("spec.offerWhen", k.Spec.OfferWhen, expression.Bool, ofClassAlone)
 	r.Weight = r.compile("spec.weight.expression", k.Spec.Weight.Expression, expression.Number, ofClassAlone)
 	r.IsDefault = r.compileGuarded("spec.default.expression", k.Spec.Default.Expression, expression.Bool)
-	for i, limit := range k.Spec.Capacity.Limits() {
-		if limit != nil {
-			r.Limits[i] = r.compile(LimitField(i), limit.Expression, expression.Amount, ofClassAlone)
-		}
-	}
+	r.addLimits(k.Spec.Capacity)
 	return r
 }
-
-// LimitField is the field of the expression for a limit of the capacity.
-func LimitField(i int) string { return "spec.capacity." + v1beta1.LimitFields[i] + ".expression" }
 
 // compileGuarded is for an expression of the class alone that says which seat a class takes.
 func (l *looks) compileGuarded(field string, text v1beta1.Expression, result expression.Result) *expression.Expression {
@@ -302,7 +295,7 @@ func ReadsClaimAlone(e *expression.Expression) bool {
 // IsEmpty reports whether there is no expression.
 func (r *ForClaims) IsEmpty() bool {
 	return len(r.Related) == 0 && r.BindWhen == nil && r.SelectorFrom == nil && len(r.Fits) == 0 && r.Score == nil &&
-		r.Seed == nil && r.Usage == nil && r.PartitionClass == nil
+		r.Seed == nil && len(r.Usage) == 0 && r.PartitionClass == nil
 }
 
 // CoversNamespace reports whether all these paths are read of the claim's Namespace.

@@ -113,8 +113,8 @@ func TestNamespaceOfClassKinds(t *testing.T) {
 		"spec.weight.expression":  {Spec: v1beta1.ClassKindSpec{Weight: v1beta1.Source{Expression: "size(namespaceObject.metadata.name)"}}},
 		"spec.fits[A].expression": kind("as.example.org", "related.plan.spec.a == class.spec.a"),
 		"spec.default.expression": {Spec: v1beta1.ClassKindSpec{Default: v1beta1.Source{Expression: "namespaceObject.metadata.name == 'a'"}}},
-		"spec.capacity.total.expression": {Spec: v1beta1.ClassKindSpec{Capacity: &v1beta1.Capacity{
-			Total: v1beta1.Source{Expression: "size(namespaceObject.metadata.name)"},
+		"spec.capacity[cpu].total.expression": {Spec: v1beta1.ClassKindSpec{Capacity: []v1beta1.Capacity{
+			{Name: "cpu", Total: v1beta1.Source{Expression: "size(namespaceObject.metadata.name)"}},
 		}}},
 	} {
 		invalid := InvalidOfClasses(k)

@@ -180,10 +180,13 @@ func leaveOutClaim(k *v1beta1.ClaimKind, knowsRequest bool) (fields []string) {
 	if s.Claims.When != "" {
 		fields = append(fields, "claims.when")
 	}
-	if s.Classes.Usage != "" {
+	if s.Classes.Usage = slices.Clone(s.Classes.Usage); len(s.Classes.Usage) > 0 {
 		fields = append(fields, "classes.usage")
 	}
-	s.Claims.When, s.Selector.Expression, s.Classes.Usage, s.Classes.Partition, s.Classes.Related = "", "", "", nil, nil
+	for i := range s.Classes.Usage {
+		s.Classes.Usage[i].Expression = "1" // A class that holds no more is full for every claim that uses any.
+	}
+	s.Claims.When, s.Selector.Expression, s.Classes.Partition, s.Classes.Related = "", "", nil, nil
 	s.Choice.Seed = v1beta1.Seed{} // It chooses among classes, and drops none.
 	fits, unjudged := judgeable(s.Classes.Fits, compiled.Fits, needsClaim, "classes.fits[%s]")
 	s.Classes.Fits, fields = fits, append(fields, unjudged...)

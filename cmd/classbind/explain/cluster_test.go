@@ -228,11 +228,11 @@ func TestExplainCluster(t *testing.T) {
 		resourcesPath:  serving(fast, slow, served("plans", "Plan", true, "get", "list", "watch")),
 	}
 	capacity := classKindSpec(object{"annotation": "weight"})
-	capacity["capacity"] = object{"total": object{"annotation": "classbind.io/capacity"}}
+	capacity["capacity"] = []any{object{"name": "size", "total": object{"annotation": "classbind.io/capacity"}}}
 	limited := class("FastClass", "a", "gold")
 	limited["metadata"].(object)["annotations"] = object{"classbind.io/capacity": "5"}
 	holdsFive := object{
-		claimKindsPath: claimKinds(`{"classes": {"usage": "claim.metadata.labels.size"}}`, object{}),
+		claimKindsPath: claimKinds(`{"classes": {"usage": [{"name": "size", "expression": "claim.metadata.labels.size"}]}}`, object{}),
 		classKindsPath: list("classbind.io/v1beta1", "ClassKindList", registration("ClassKind", "fastclasses.example.org", capacity, object{})),
 		fastPath:       metadataList(limited),
 	}
@@ -318,7 +318,7 @@ func TestExplainCluster(t *testing.T) {
 		},
 		"Full": {
 			reason: "We should count what the claims of the cluster use.", base: holdsFive, answers: using(1, 3), claim: sized,
-			status: exit.Unmatched, want: []string{"full: 4 of 5, and this claim uses 2"},
+			status: exit.Unmatched, want: []string{"full: 4 of 5 size, and this claim uses 2"},
 		},
 		"Room": {
 			reason: "We should offer a class that has room.", base: holdsFive, answers: using(1, 2), claim: sized, want: []string{fastAlone},
@@ -327,7 +327,7 @@ func TestExplainCluster(t *testing.T) {
 			reason: "We should count a class that files add as empty.",
 			base:   holdsFive, answers: using(5), claim: sized,
 			with: `{apiVersion: example.org/v1, kind: FastClass, metadata: {name: b, labels: {tier: gold}, annotations: {classbind.io/capacity: "2"}}}`,
-			want: []string{"bound to FastClass/b", "full: 5 of 5, and this claim uses 2"},
+			want: []string{"bound to FastClass/b", "full: 5 of 5 size, and this claim uses 2"},
 		},
 		"ClaimsForbidden": {
 			reason: "We should say that we do not know how much is taken.", base: holdsFive, claim: sized,

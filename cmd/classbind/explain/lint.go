@@ -75,9 +75,9 @@ func lint(ctx context.Context, all []world.Document) ([]Finding, error) {
 		}
 	}
 	for _, name := range sets.List(l.unread) {
-		if err := l.byThemselves(ctx, &v1beta1.ClassKind{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.ClassKindSpec{Capacity: &v1beta1.Capacity{}},
-		}); err != nil {
+		bare := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		bare.Spec.Capacity = []v1beta1.Capacity{{Name: v1beta1.ClaimsQuantity}}
+		if err := l.byThemselves(ctx, bare); err != nil {
 			return nil, err
 		}
 	}
@@ -171,6 +171,7 @@ func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 		l.find(ruleConflict, d, "", "%s", fault.Text)
 	}
 	l.invalid(v.Invalid)
+	l.usages(k)
 	l.ofOthers(k, v)
 	if !ok { // The rest follows from that.
 		return nil
@@ -244,6 +245,7 @@ func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 			"no claim is offered the classes: name a ClaimKind in spec.claimKinds, or this ClassKind in spec.classes.kinds of one")
 	}
 	l.invalid(world.InvalidOf("classkind/"+k.Name, rules.InvalidOfClasses(k)))
+	l.capacities(k)
 	if compiled.Err != nil || compiled.Fault != nil || k.IsIgnored() {
 		return l.byThemselves(ctx, k)
 	}
@@ -261,8 +263,11 @@ func (l *linter) byThemselves(ctx context.Context, k *v1beta1.ClassKind) error {
 	}
 	bare := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: k.Name}}
 	bare.Spec.Default, bare.Spec.Weight = plain(k.Spec.Default, v1beta1.DefaultAnnotation), plain(k.Spec.Weight, v1beta1.WeightAnnotation)
-	if k.Spec.Capacity != nil {
-		bare.Spec.Capacity = &v1beta1.Capacity{Total: plain(k.Spec.Capacity.Total, v1beta1.CapacityAnnotation)}
+	for _, of := range k.Spec.Capacity {
+		if of.PerNamespace = nil; of.Total.Expression != "" {
+			of.Total = v1beta1.Source{}
+		}
+		bare.Spec.Capacity = append(bare.Spec.Capacity, of)
 	}
 	if compiled := l.Compile(ctx, bare); compiled.Err == nil && compiled.Fault == nil {
 		return l.classes(compiled)
@@ -284,8 +289,8 @@ func (l *linter) classes(of *world.ClassKind) error {
 		if c.MarkErr != nil {
 			l.find(v1beta1.ReasonMalformedMark, d, "metadata", "%v", c.MarkErr)
 		}
-		if c.Capacity != nil && c.Capacity.Err != nil {
-			l.find(v1beta1.ReasonMalformedCapacity, d, "metadata", "%v", c.Capacity.Err)
+		if err := c.CapacityErr(); err != nil {
+			l.find(v1beta1.ReasonMalformedCapacity, d, "metadata", "%v", err)
 		}
 		if c.TooManyLabels {
 			l.find(v1beta1.ReasonTooManyLabels, d, "metadata", "it has too many labels")

@@ -71,7 +71,8 @@ func (l *linter) marks(ctx context.Context, objects []world.Document) {
 			}
 		}
 		for key := range d.GetAnnotations() {
-			isKnown := !strings.HasPrefix(key, v1beta1.AnnotationPrefix) || slices.Contains(v1beta1.Annotations, key)
+			isKnown := !strings.HasPrefix(key, v1beta1.AnnotationPrefix) || slices.Contains(v1beta1.Annotations, key) ||
+				kind != nil && reads(kind, key)
 			if !isKnown && !bytes.Contains(registered, []byte(key)) {
 				l.find(ruleUnknown, d, key, "the annotation %s means nothing to classbind%s", key, near.Annotation(key))
 			}
@@ -88,8 +89,8 @@ func (l *linter) marks(ctx context.Context, objects []world.Document) {
 // reads reports whether a ClassKind reads an annotation of classes.
 func reads(k *v1beta1.ClassKind, key string) bool {
 	sources := []v1beta1.Source{k.Spec.Default, k.Spec.Weight}
-	if k.Spec.Capacity != nil {
-		for _, limit := range k.Spec.Capacity.Limits() {
+	for i := range k.Spec.Capacity {
+		for _, limit := range k.Spec.Capacity[i].Limits() {
 			if limit != nil {
 				sources = append(sources, *limit)
 			}

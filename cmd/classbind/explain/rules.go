@@ -28,6 +28,7 @@ const (
 	ruleMeaningless = "MeaninglessMark"
 	ruleOutdated    = "OutdatedPreset"
 	ruleUnknown     = "UnknownAnnotation"
+	ruleQuantity    = "UnmatchedQuantity"
 )
 
 // Rules of "classbind check".
@@ -52,6 +53,7 @@ var Rules = []Rule{
 	{v1beta1.ReasonNoClassKind, Doubt, "No ClassKind serves a ClaimKind."},
 	{v1beta1.ReasonNoClaimKinds, Doubt, "A ClassKind serves no ClaimKind."},
 	{v1beta1.ReasonNeededToStart, Doubt, "A cluster may not come up: it needs such claims before classbind runs."},
+	{ruleQuantity, Doubt, "A usage names a quantity that no capacity has, or a capacity one of which no claim uses anything."},
 	{ruleUnserved, Remark, "No claim can get a class."},
 	{ruleMeaningless, Doubt, "A class has a mark that its ClassKind does not read, or has no ClassKind."},
 	{ruleUnknown, Doubt, "An object has an annotation of classbind that nothing reads: it may be misspelt."},

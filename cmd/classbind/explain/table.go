@@ -95,10 +95,13 @@ func (t itemTable) facts() {
 		}
 		t.line("Related", text)
 	}
-	for n, e := range []*selector.Evaluation{why.BindWhen, why.SelectorFrom, why.Partition, why.Seed, why.Usage} {
+	for n, e := range []*selector.Evaluation{why.BindWhen, why.SelectorFrom, why.Partition, why.Seed} {
 		if e != nil && t.Item.Reason != claim.NotYet { // Then it is the message.
-			t.line([]string{"Bind when", "Selector", "Partition", "Seed", "Usage"}[n], EvaluationText(e))
+			t.line([]string{"Bind when", "Selector", "Partition", "Seed"}[n], EvaluationText(e))
 		}
+	}
+	for i := range why.Usage {
+		t.line("Usage", fmt.Sprintf("%s: %s", why.Usage[i].Name, EvaluationText(&why.Usage[i].Evaluation)))
 	}
 }
 

@@ -57,7 +57,7 @@ func simulate(t *testing.T, spec, files, change string, args ...string) (*Report
 	folder := t.TempDir()
 	files = strings.ReplaceAll(registrations, "SPEC", spec) + files
 	if strings.Contains(spec, "#capacity") {
-		files = strings.Replace(files, "[{name: claims.test.io}]}", "[{name: claims.test.io}], capacity: {}}", 1)
+		files = strings.Replace(files, "[{name: claims.test.io}]}", "[{name: claims.test.io}], capacity: [{name: claims}]}", 1)
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "all.yaml"), []byte(files), 0o600))
 	args = append(args, "--classes="+folder)

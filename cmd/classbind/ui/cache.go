@@ -299,14 +299,14 @@ func newClass(of *inventory.Class) *class {
 	mark(of.Terminating, "being deleted")
 	mark(of.NotOffered, "not offered")
 	mark(of.TooManyLabels, "too many labels")
-	problems := []*field.Error{of.WeightErr, of.MarkErr, of.OfferErr}
-	if of.Capacity != nil {
-		problems = append(problems, of.Capacity.Err)
-		if of.Capacity.Total != inventory.Unlimited {
-			c.Capacity = count(of.Capacity.Total)
+	var capacities []string
+	for i, quantity := range of.Kind.Quantities {
+		if total := of.Capacity[i].Total; total != inventory.Unlimited {
+			capacities = append(capacities, count(total)+" "+string(quantity))
 		}
 	}
-	for _, problem := range problems {
+	c.Capacity = strings.Join(capacities, ", ")
+	for _, problem := range []*field.Error{of.WeightErr, of.MarkErr, of.OfferErr, of.CapacityErr()} {
 		if problem != nil {
 			c.Problems = append(c.Problems, problem.Error())
 		}

@@ -47,23 +47,30 @@ func (w *World) countClaims(ctx context.Context, k *v1beta1.ClaimKind) error {
 			offer = append(offer, inventory.NewClasses(compiled.ClassKind, nil))
 		}
 	}
-	view := selector.NewView(kind, offer)
-	view.Conflict = selector.ConflictOf(k, w.ClaimKinds)
-	w.inCluster[k.Name] = view
+	counted := &Kind{world: w, View: selector.NewView(kind, offer)}
+	counted.View.Conflict = selector.ConflictOf(k, w.ClaimKinds)
+	w.inCluster[k.Name] = counted.View
 	of := w.Resource(ctx, k)
 	err := of.Unread
+	if err == nil && kind.Rules.UsageReadsOthers {
+		err = counted.relate(ctx)
+	}
+	decider := w.Decider(nil, nil)
+	decider.Patient = true
 	if of.new || NotServed(err) { // There are none.
 		return nil
 	}
 	if err == nil {
 		err = w.Cluster.Objects.Pages(ctx, of.Of(k.Resource()), "", func(raw []byte) error {
 			s, err := latebinding.ReadStored(kind, raw)
-			if err == nil { // Others are counted nevertheless.
-				for _, class := range s.Classes {
-					kind.Tally.Bind(class, kind.ShareOf(s.Namespace, s.Usage))
-				}
+			if err != nil || !s.Bound { // Others are counted nevertheless.
+				return nil
 			}
-			return nil
+			usage, err := decider.UsageOf(ctx, counted.View, s.Claim)
+			for _, class := range s.Classes {
+				kind.Tally.Bind(class, kind.ShareOf(s.Namespace, usage))
+			}
+			return err
 		}, ctx.Err)
 	}
 	w.uncounted[k.Name] = err
