@@ -144,7 +144,7 @@ func (w *relatedWorld) fault(name string) string {
 // tier of a plan as the claim kind that looks at it sees it.
 func (w *relatedWorld) tier(version, plan string) any {
 	w.t.Helper()
-	objects := w.Inventory.Snapshot()["as.example.org"].Related(plansResource, version)
+	objects := w.Inventory.Snapshot()["as.example.org"].Related(rules.Key{Resource: plansResource, Version: version})
 	if objects == nil {
 		return "unknown"
 	}
@@ -205,7 +205,7 @@ func TestRelatedIsWatched(t *testing.T) {
 		w.reconcile()
 		assert.Empty(t, w.fault(b))
 		assert.Equal(t, "lead", w.tier("", "p"), "We should hold what both look at.")
-		w.RelatedKinds.publish(first, inventory.NewObjects(first.kind, true, nil))
+		w.RelatedKinds.publish(first, inventory.NewObjects(first.kind, true, nil), nil)
 		assert.Equal(t, "lead", w.tier("", "p"), "We should not listen to a watch that was replaced.")
 
 		now := w.RelatedKinds.related[rules.Key{Resource: plansResource}]
@@ -438,7 +438,7 @@ func TestRelatedObjectIsShared(t *testing.T) {
 		w.reconcile()
 		w.server.Set(func(s *controllertest.PlanServer) { s.Plans["new"], s.Asked = "iron", nil })
 		w.server.Delay = time.Second
-		kind := w.Inventory.Snapshot()[a].Related(plansResource, "").Kind
+		kind := w.Inventory.Snapshot()[a].Related(rules.Key{Resource: plansResource}).Kind
 		for range 100 {
 			go func() {
 				o, err := w.LiveReads.RelatedObject(t.Context(), "team", kind, "team", "new")

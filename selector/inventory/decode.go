@@ -99,7 +99,7 @@ const tooLongText = "(too long)"
 // evaluate the expressions of the kind that look at the class alone, and keep the fields that others look at.
 func (c *Class) evaluate(meta metav1.Object, content map[string]any) {
 	k := c.Kind
-	if len(k.reads.Paths()) == 0 {
+	if len(k.reads.Paths())+len(k.Related) == 0 {
 		return
 	}
 	content = k.content(meta, content)
@@ -107,7 +107,7 @@ func (c *Class) evaluate(meta metav1.Object, content map[string]any) {
 		c.Fields = k.fields.Project(content)
 	}
 	r := k.ForClaims
-	if r.OfferWhen == nil && r.IsDefault == nil && r.Weight == nil && r.Limits == [len(r.Limits)]*expression.Expression{} {
+	if len(k.Related) == 0 && r.OfferWhen == nil && r.IsDefault == nil && r.Weight == nil && r.Limits == [len(r.Limits)]*expression.Expression{} {
 		return
 	}
 	in := expression.Input{Class: k.reads.Project(content)}
@@ -125,8 +125,15 @@ func (c *Class) evaluate(meta metav1.Object, content map[string]any) {
 			c.OfferErr = invalidClass(truncate.String(err.Error(), v1beta1.MaxShownBytes))
 		}
 	}
-	if r.Weight != nil {
-		value, err := r.Weight.Number(&in, &budget)
+	c.evaluateValues(false, &in, &budget)
+	c.nameObjects(&in, &budget)
+}
+
+// evaluateValues of a class: its weight, and the limits of its capacity. derived ones look at what the class names.
+func (c *Class) evaluateValues(derived bool, in *expression.Input, budget *expression.Budget) {
+	k, r := c.Kind, c.Kind.ForClaims
+	if r.Weight != nil && r.Weight.Uses(expression.ClassRelated) == derived {
+		value, err := r.Weight.Number(in, budget)
 		if k.readWeight(c, value, field.NewPath("metadata", "name")); err != nil {
 			c.WeightErr = k.failed("spec.weight.expression", err, "and counts as 1")
 		}
@@ -135,7 +142,13 @@ func (c *Class) evaluate(meta metav1.Object, content map[string]any) {
 		if limit == nil {
 			continue
 		}
-		value, err := limit.Amount(&in, &budget)
+		if limit.Uses(expression.ClassRelated) != derived {
+			if !derived { // Until it is derived, it holds nothing.
+				*c.Capacity.limits()[i] = 0
+			}
+			continue
+		}
+		value, err := limit.Amount(in, budget)
 		if c.Capacity.set(i, value, field.NewPath("metadata", "name")); err != nil {
 			*c.Capacity.limits()[i], c.Capacity.Err = 0, k.failed(rules.LimitField(i), err, "and counts as 0")
 		}
