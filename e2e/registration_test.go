@@ -243,6 +243,9 @@ func TestSchema(t *testing.T) {
 			claimKind("a.test", "{choice: {seed: {from: Expression, expression: ''}}}"),
 			"spec.choice.seed.expression: Invalid value",
 		},
+		"RelatedSecretsOfClasses": {
+			classKind("as.test", "{related: [{name: a, resource: secrets, nameExpression: class.a}]}"), "secrets cannot be related",
+		},
 		"RelatedSecrets": {claimKind("a.test", "{classes: {related: [{name: a, resource: secrets, nameExpression: claim.a}]}}"), "secrets cannot be related"},
 	} {
 		t.Run(name, func(t *testing.T) {

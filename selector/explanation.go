@@ -161,9 +161,12 @@ type RelatedObject struct {
 func (e *Explanation) saw(of *expression.Expression, c *inventory.Class) (all []expression.Saw) {
 	_, _ = c.Related(e.Decision.View.Related, &e.facts.budget, func(r *rules.Relation, namespace, name string) {
 		if len(rules.OfObject(of.Looks(expression.ClassRelated), r.Kind.Name)) > 0 {
+			value := r.Kind.Resource + " " + objectName(namespace, name)
+			if _, isExpired := e.Decision.View.Related(r.Kind.Key()).Valid(r.Kind, namespace, name); isExpired {
+				value += ", which is expired"
+			}
 			all = append(all, expression.Saw{
-				Field: fields.Path{r.Kind.Name}.In(expression.ClassRelated),
-				Value: truncate.String(r.Kind.Resource+" "+objectName(namespace, name), v1beta1.MaxShownBytes),
+				Field: fields.Path{r.Kind.Name}.In(expression.ClassRelated), Value: truncate.String(value, v1beta1.MaxShownBytes),
 			})
 		}
 	})

@@ -289,13 +289,16 @@ func (c *ClassKinds) Watched(classKind string) *inventory.ClassKind {
 	return c.get(classKind).kind
 }
 
-// Broken is why there may be newer classes of a kind that are not known, nil if there are none: its last list or watch failed, and none has
-// succeeded since.
+// Broken is why there may be newer classes of a kind that are not known, or newer objects that they name, nil if there are none: the last
+// list or watch failed, and none has succeeded since.
 func (c *ClassKinds) Broken(classKind string) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w := c.get(classKind).watch; w != nil {
 		_, err = w.LastError()
+	}
+	if err == nil {
+		err = c.related.broken(classKind)
 	}
 	return err
 }

@@ -48,8 +48,8 @@ func (k *Kind) relate(ctx context.Context, kind *selector.ClaimKind) (objects []
 		}
 		if err != nil && !errors.Is(err, lookup.ErrNotInstalled) { // The objects may be there.
 			if of.Version != "" && !errors.Is(err, lookup.ErrUnsuitable) {
-				err = fmt.Errorf("version %q is not served: set the version in spec.classes.related of the ClaimKind, "+
-					"or in spec.related of the ClassKind, to one that is, or leave it out", of.Version)
+				err = fmt.Errorf("version %q is not served: set the version of the related object "+
+					"to one that is, or leave it out", of.Version)
 			}
 			fault = cmp.Or(fault, &inventory.Fault{Reason: v1beta1.ReasonRelatedMissing, Text: fmt.Sprintf(
 				"the objects of %q, at which expressions for claims of %q look, cannot be known: %v", of.Key(), kind.Name, err)})
@@ -131,7 +131,11 @@ func (w *World) related(
 	if content == nil {
 		return nil, nil
 	}
-	return kind.Valid(kind.Fields.Project(content), time.Now()), nil
+	o := kind.Valid(kind.Fields.Project(content), time.Now())
+	if o == nil && note != nil {
+		note("the %s %q is expired, by validUntil of the related object %q", kind.Resource, name, kind.Name)
+	}
+	return o, nil
 }
 
 // orSet is the end of an error about an object that cannot be read.
