@@ -99,6 +99,18 @@ func (c *scoredClaim) allowed(changes []scoredChange) (all []string) {
 	return all
 }
 
+// staleness is how long before the claim its class was last the best, by the changes.
+func (c *scoredClaim) staleness(changes []scoredChange) (least time.Duration) {
+	least = time.Hour
+	for i := range changes[:len(changes)-1] {
+		end := changes[i+1].done
+		if end.Before(c.began) && slices.Contains(changes[i].best(changes[i].done), c.class) {
+			least = min(least, c.began.Sub(end))
+		}
+	}
+	return least
+}
+
 // TestClassRelated changes prices and scores that classes name, the classes, and whether the objects exist, while their time passes. No
 // claim is decided on against what a watch reported.
 func TestClassRelated(t *testing.T) {
@@ -107,9 +119,11 @@ func TestClassRelated(t *testing.T) {
 	if testing.Short() {
 		changes, claims = 300, 675
 	}
-	w.resources(t, "Claim claims."+scoresGroup+" Namespaced", "Class classes."+scoresGroup+" Cluster", "Price prices."+scoresGroup+" Cluster")
+	w.resources(t,
+		"Claim claims."+scoresGroup+" Namespaced", "Class classes."+scoresGroup+" Cluster", "Price prices."+scoresGroup+" Cluster")
 	w.serves(t, vendor(scoresGroup)+
-		claimKind("claims."+scoresGroup, "{choice: {strategy: LowestScore, score: classRelated.price.spec.cost}, selector: {whenAbsent: Any}}")+
+		claimKind("claims."+scoresGroup,
+			"{choice: {strategy: LowestScore, score: classRelated.price.spec.cost}, selector: {whenAbsent: Any}}")+
 		classKind("classes."+scoresGroup, fmt.Sprintf(`{claimKinds: [{name: claims.%[1]s}],
   related: [{name: price, resource: prices.%[1]s, nameExpression: class.spec.price, validUntil: object.spec.until}],
   fits: [{name: Open, expression: classRelated.price.spec.open}],
@@ -155,7 +169,8 @@ func TestClassRelated(t *testing.T) {
 		}
 		if allowed := c.allowed(states); !slices.Contains(allowed, c.class) {
 			if against++; against <= 5 {
-				t.Errorf("A claim of %v got %q, and not one of %q.", c.began, c.class, allowed)
+				t.Errorf("A claim of %v got %q, which was the best until %v before, and not one of %q.",
+					c.began, c.class, c.staleness(states), slices.Compact(allowed))
 			}
 		}
 	}

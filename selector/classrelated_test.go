@@ -112,7 +112,8 @@ func TestClassRelated(t *testing.T) {
 		"Namespace": {
 			reason: "The registration should say in which namespace the object is.",
 			claims: "{}",
-			classes: `{related: [{name: price, resource: prices.example.org, nameExpression: class.spec.price, namespaceExpression: "'other'"}],
+			classes: `{related: [{name: price, resource: prices.example.org, nameExpression: class.spec.price,
+				namespaceExpression: "'other'"}],
 				fits: [{name: Open, expression: classRelated.price.spec.open}]}`,
 			steps: func(m *market) { m.price("other", "q", "{open: true}"); m.price("team", "p", "{open: true}") },
 			want:  "b",

@@ -34,7 +34,7 @@ type derivations struct {
 	classes map[objectID]map[classID]bool
 	objects map[string]map[classID][]objectID // by class kind
 	due     map[classID]bool
-	// changed are the class kinds of which other classes are faulty than before, by name, until a round reports them.
+	// changed are the class kinds whose faulty classes changed, by name, until a round reports them.
 	changed map[string]*inventory.ClassKind
 }
 
@@ -88,7 +88,7 @@ func derive(c *inventory.Class, related map[rules.Key]knownRelated) derived {
 
 func idOf(c *inventory.Class) classID { return classID{c.Kind.Name, c.Namespace, c.Name} }
 
-// deriveAll classes of a kind, of which none was known before, or all may have changed.
+// deriveAll classes of a kind that are new, or may have changed.
 func (i *Inventory) deriveAll(s *inventory.Classes) *inventory.Classes {
 	if !s.Kind.Derives() {
 		return s
@@ -183,8 +183,8 @@ func (i *Inventory) namedOf(key rules.Key) (all []objectID) {
 	return all
 }
 
-// Derive the classes that are due, and return the class kinds of which other classes are faulty than before. Nothing that it evaluates
-// holds other changes up.
+// Derive the classes that are due, and return the class kinds whose faulty classes changed. It evaluates without a lock, so other changes
+// go on.
 func (i *Inventory) Derive() (changed []*inventory.ClassKind) {
 	i.mu.Lock()
 	if len(i.derivations.due)+len(i.derivations.changed) == 0 {

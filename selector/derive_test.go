@@ -161,7 +161,8 @@ func TestValidUntil(t *testing.T) {
 
 // TestValidUntilOfClaims does the same with an object that claims name.
 func TestValidUntilOfClaims(t *testing.T) {
-	m := newMarket(t, `{classes: {related: [{name: plan, resource: prices.example.org, nameExpression: "'p'", validUntil: timestamp(object.spec.until)}],
+	m := newMarket(t, `{classes: {related: [{name: plan, resource: prices.example.org, nameExpression: "'p'",
+			validUntil: timestamp(object.spec.until)}],
 		fits: [{name: Plan, expression: has(related.plan)}]}}`, `{`+related+`}`)
 	now := m.clocked()
 	m.related = map[rules.Key]knownRelated{}

@@ -324,7 +324,7 @@ func (i *Inventory) ChangeRelated(o *inventory.Objects, namespace, name string) 
 	i.setRelated(o, []objectID{{o.Kind.Key(), namespace, name}})
 }
 
-// setRelated objects, of which these may have changed.
+// setRelated objects. These may have changed.
 func (i *Inventory) setRelated(o *inventory.Objects, changed []objectID) {
 	i.related[o.Kind.Key()] = knownRelated{objects: o.AsOf(i.now())}
 	i.deriveNamers(changed...)

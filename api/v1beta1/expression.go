@@ -3,7 +3,8 @@ package v1beta1
 // Expression is an expression in the Common Expression Language (CEL), with the functions of Kubernetes 1.31, and
 // labelSelectorMatches(selector, labels). It may look at any field of the variables claim and class. The variable namespaceObject is the
 // metadata of the claim's Namespace. The variable request has the userInfo of the claim's creator, as in an AdmissionRequest. Objects
-// that the claim names are related.NAME, and those that the class names are classRelated.NAME. An absent field is an error: ask with has() first.
+// that the claim names are related.NAME, and those that the class names are classRelated.NAME. An absent field is an error: ask with
+// has() first.
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=2048

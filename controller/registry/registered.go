@@ -157,8 +157,8 @@ func (c *ClassKinds) setUnread(name string, claimKinds []string, entry *register
 	}
 }
 
-// publish puts classes into the inventory, unless their watch was replaced. Its caller recovers from panics, which must not leave mu
-// locked.
+// publish puts classes into the inventory, nil for those that were held, unless their watch was replaced. Its caller recovers from panics,
+// which must not leave mu locked.
 func (c *ClassKinds) publish(from *registered, classes *inventory.Classes, changed *seen[*inventory.Class]) {
 	var notify []*inventory.ClassKind
 	defer func() {
@@ -168,7 +168,10 @@ func (c *ClassKinds) publish(from *registered, classes *inventory.Classes, chang
 	}()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.kinds[classes.Kind.Name] != from {
+	if classes == nil {
+		classes = from.held
+	}
+	if classes == nil || c.kinds[classes.Kind.Name] != from {
 		return
 	}
 	before := from.objects
@@ -202,11 +205,8 @@ func (c *ClassKinds) publish(from *registered, classes *inventory.Classes, chang
 func (c *ClassKinds) release(name string) {
 	c.mu.Lock()
 	entry := c.get(name)
-	held := entry.held
 	c.mu.Unlock()
-	if held != nil {
-		c.publish(entry, held, nil)
-	}
+	c.publish(entry, nil, nil)
 }
 
 // unfollowed is a kind whose classes are not watched.

@@ -107,7 +107,7 @@ func (r *RelatedKinds) needOfClasses(name string, kinds ...*inventory.ClassKind)
 	r.watchNeeded()
 }
 
-// watchNeeded requeues the related kinds of which other fields are needed than before. The caller holds mu.
+// watchNeeded requeues the related kinds whose needed fields changed. The caller holds mu.
 func (r *RelatedKinds) watchNeeded() {
 	var kinds []*rules.Kind
 	for _, k := range r.claimKinds {

@@ -296,7 +296,7 @@ func TestRelatedIsNotKnown(t *testing.T) {
 		},
 		"VersionNotServed": {
 			reason: "We should not take objects for absent that are there in another version.", version: "v2",
-			served: "v1", after: RetryAfter, fault: `the API server does not serve this version, "v2": set the version of the related object`,
+			served: "v1", after: RetryAfter, fault: `the API server does not serve this version, "v2": set the version of the related`,
 			state: v1beta1.ReasonVersionNotServed, message: `"plans.example.org/v2": the API server does not serve this version`,
 		},
 		"Forbidden": {

@@ -78,7 +78,7 @@ func (k *relatedKind) stateFor(needed *rules.Kind, what string) State {
 		if known && s.Reason == v1beta1.ReasonServed {
 			if n := k.objects.AsOf(time.Now()).Expired(needed); n > 0 {
 				s.Reason = v1beta1.ReasonRelatedExpired
-				s.Message = fmt.Sprintf("%s; of the %d of %s, %d are expired, and absent to expressions", s.Message, k.objects.Len(), resource, n)
+				s.Message += fmt.Sprintf("; of the %d of %s, %d are expired, and absent to expressions", k.objects.Len(), resource, n)
 			}
 		}
 		return s

@@ -307,7 +307,8 @@ const (
 type Scope struct {
 	// Variables that it may use.
 	Variables []string
-	// Related are the names that may follow "related.", and ClassRelated those after "classRelated.", nil for any: class kinds have their own.
+	// Related are the names that may follow "related.", and ClassRelated those after "classRelated.", nil for any: class kinds have
+	// their own.
 	Related, ClassRelated []string
 }
 

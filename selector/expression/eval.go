@@ -145,7 +145,7 @@ func (e *Expression) Time(in *Input, budget *Budget) (time.Time, error) {
 		if v == "" {
 			return time.Time{}, nil
 		}
-		return time.Parse(time.RFC3339, string(v)) //nolint:wrapcheck // The caller says of what.
+		return time.Parse(time.RFC3339, string(v))
 	}
 	return time.Time{}, typeError(Time, v)
 }

@@ -107,7 +107,8 @@ func (c *Class) evaluate(meta metav1.Object, content map[string]any) {
 		c.Fields = k.fields.Project(content)
 	}
 	r := k.ForClaims
-	if len(k.Related) == 0 && r.OfferWhen == nil && r.IsDefault == nil && r.Weight == nil && r.Limits == [len(r.Limits)]*expression.Expression{} {
+	evaluates := r.OfferWhen != nil || r.IsDefault != nil || r.Weight != nil || r.Limits != [len(r.Limits)]*expression.Expression{}
+	if !evaluates && len(k.Related) == 0 {
 		return
 	}
 	in := expression.Input{Class: k.reads.Project(content)}

@@ -16,7 +16,7 @@ func (c *Class) nameObjects(in *expression.Input, budget *expression.Budget) {
 	for i := range c.Kind.Related {
 		n := className{} // Without a name, there is no object. The namespace is that of an expression.
 		if r := &c.Kind.Related[i]; !r.IsLate() {
-			n, _ = nameOfObject(r, in, budget) // Of a class, the object is absent then.
+			n, _ = nameOfObject(r, in, budget) // If it costs too much, there is no object.
 		}
 		c.named = append(c.named, n)
 	}
@@ -34,7 +34,7 @@ func nameOfObject(r *rules.Relation, in *expression.Input, budget *expression.Bu
 	if errors.Is(err, expression.ErrBudget) {
 		return className{}, err
 	}
-	if err != nil {
+	if err != nil || max(len(n.name), len(n.namespace)) > v1beta1.MaxNameBytes { // No object has such a name.
 		return className{}, nil
 	}
 	return n, nil

@@ -187,5 +187,6 @@ func Kinds(of []Relation) []*Kind {
 
 // Same reports whether the same fields of the same objects are looked at.
 func (k *Kind) Same(o *Kind) bool {
-	return k.Key() == o.Key() && len(k.Expiries) == len(o.Expiries) && k.Covers(o) && slices.EqualFunc(k.Fields.Paths(), o.Fields.Paths(), slices.Equal)
+	return k.Key() == o.Key() && len(k.Expiries) == len(o.Expiries) && k.Covers(o) &&
+		slices.EqualFunc(k.Fields.Paths(), o.Fields.Paths(), slices.Equal)
 }

@@ -74,7 +74,8 @@ func (k *Kind) relateClasses(ctx context.Context, objects []*inventory.Objects) 
 		var named []object
 		for _, s := range k.Serving {
 			s.Each(func(c *inventory.Class) {
-				_, _ = c.Related(of, &expression.Budget{Left: v1beta1.MaxClassExpressionCost}, func(r *rules.Relation, namespace, name string) {
+				budget := expression.Budget{Left: v1beta1.MaxClassExpressionCost} // The server looks no object up beyond it, either.
+				_, _ = c.Related(of, &budget, func(r *rules.Relation, namespace, name string) {
 					if o := (object{r.Kind.Key(), namespace, name}); !read[o] {
 						read[o], named = true, append(named, o)
 					}
