@@ -20,8 +20,9 @@ import (
 
 const (
 	scoresGroup = "scores.test"
-	// scoresGrace is how long a change may take to count: a watch reports it, and an expired score is absent within a second.
-	scoresGrace = time.Second
+	// scoresGrace is how long a change may take to count: a watch reports it, and an expired score is absent within a second. Another second
+	// is for a machine that does much else.
+	scoresGrace = 2 * time.Second
 )
 
 // scored is what the prices of a market are, and which class names which price.
@@ -69,9 +70,9 @@ type scoredClaim struct {
 	class        string
 }
 
-// allowed are the classes that a claim may have got: by a state that was in force when it was decided on, or less than the grace before.
-func (c *scoredClaim) allowed(changes []scoredChange) (all []string) {
-	from, to := c.began.Add(-scoresGrace), c.ended
+// allowed are the classes that a claim may have got: by a state that was in force when it was decided on, or less than this before.
+func (c *scoredClaim) allowed(changes []scoredChange, before time.Duration) (all []string) {
+	from, to := c.began.Add(-before), c.ended
 	for i := range changes {
 		begin, end := changes[i].asked, to
 		if i+1 < len(changes) {
@@ -99,16 +100,12 @@ func (c *scoredClaim) allowed(changes []scoredChange) (all []string) {
 	return all
 }
 
-// staleness is how long before the claim its class was last the best, by the changes.
-func (c *scoredClaim) staleness(changes []scoredChange) (least time.Duration) {
-	least = time.Hour
-	for i := range changes[:len(changes)-1] {
-		end := changes[i+1].done
-		if end.Before(c.began) && slices.Contains(changes[i].best(changes[i].done), c.class) {
-			least = min(least, c.began.Sub(end))
-		}
+// age of the newest state by which a claim may have got its class, in steps of a tenth of a second.
+func (c *scoredClaim) age(changes []scoredChange) (age time.Duration) {
+	for age < time.Minute && !slices.Contains(c.allowed(changes, age), c.class) {
+		age += 100 * time.Millisecond
 	}
-	return least
+	return age
 }
 
 // TestClassRelated changes prices and scores that classes name, the classes, and whether the objects exist, while their time passes. No
@@ -162,19 +159,19 @@ func TestClassRelated(t *testing.T) {
 	workers.Wait()
 
 	require.Len(t, decided, claims)
-	against, bound := 0, 0
+	against, bound, oldest := 0, 0, time.Duration(0)
 	for _, c := range decided {
 		if c.class != "" {
 			bound++
 		}
-		if allowed := c.allowed(states); !slices.Contains(allowed, c.class) {
-			if against++; against <= 5 {
-				t.Errorf("A claim of %v got %q, which was the best until %v before, and not one of %q.",
-					c.began, c.class, c.staleness(states), slices.Compact(allowed))
-			}
+		age := c.age(states)
+		if oldest = max(oldest, age); age > scoresGrace {
+			against++
+			t.Errorf("A claim of %v got %q by a state that ended %v before.", c.began, c.class, age)
 		}
 	}
-	t.Logf("%d changes, %d claims, %d of them bound: %d decided against what a watch had reported", changes, claims, bound, against)
+	t.Logf("%d changes, %d claims, %d of them bound: %d decided against what a watch had reported, the oldest state ended %v before",
+		changes, claims, bound, against, oldest)
 	assert.Greater(t, bound, claims/10, "The test should bind claims.")
 }
 

@@ -183,18 +183,19 @@ const (
 
 // derive has related objects expire, and derives the weights and the capacities of classes that are due, until the context ends.
 func (r *Registration) derive(ctx context.Context) error {
-	recovered.Rounds(ctx, func(ctx context.Context) {
-		began := time.Now()
+	var next time.Time
+	recovered.Rounds(ctx, func(context.Context) {
 		for _, key := range r.Inventory.Expire() {
 			r.RelatedKinds.notify(key)
+		}
+		began := time.Now()
+		if began.Before(next) {
+			return
 		}
 		for _, kind := range r.Inventory.Derive() {
 			r.ClassKinds.changed.Notify(kind)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(deriveRest * time.Since(began)):
-		}
+		next = time.Now().Add(deriveRest * time.Since(began))
 	}, deriveInterval)
 	return nil
 }
