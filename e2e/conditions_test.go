@@ -339,8 +339,8 @@ func TestRegistrationWarnings(t *testing.T) {
 				"nameExpression: claim.spec.b}, {name: c, resource: classes.%[1]s, version: v7, nameExpression: claim.spec.c}]}}",
 			want: []string{
 				`claims.%[1]s: the API server serves no "absents.%[1]s": to expressions, the related object is absent`,
-				`claims.%[1]s: "classes.%[1]s/v7": the API server does not serve this version, "v7": set the version in spec.classes.related to one that ` +
-					`is served, or leave it out`,
+				`claims.%[1]s: "classes.%[1]s/v7": the API server does not serve this version, "v7": set the version of the ` +
+					`related object to one that is served, or leave it out`,
 				`claims.%[1]s: "others.bare.%[1]s": ` + forbidden("others.bare.%[1]s", "list") + label,
 			},
 		},

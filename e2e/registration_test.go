@@ -252,6 +252,9 @@ func TestSchema(t *testing.T) {
 			classKind("a.test", "{capacity: [{name: a}, {name: b}, {name: c}, {name: d}, {name: e}]}"),
 			"spec.capacity: Too many: 5: must have at most 4 items",
 		},
+		"RelatedSecretsOfClasses": {
+			classKind("as.test", "{related: [{name: a, resource: secrets, nameExpression: class.a}]}"), "secrets cannot be related",
+		},
 		"RelatedSecrets": {claimKind("a.test", "{classes: {related: [{name: a, resource: secrets, nameExpression: claim.a}]}}"), "secrets cannot be related"},
 	} {
 		t.Run(name, func(t *testing.T) {

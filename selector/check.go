@@ -97,6 +97,7 @@ func (d *Decider) checkNamed(ctx context.Context, out *outside, claimant Subject
 			return nil, err
 		}
 		if c != nil {
+			c, _ = c.Derived(v.Related, nil)
 			return refuses(ctx, out, claimant, c)
 		}
 	}

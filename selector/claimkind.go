@@ -13,7 +13,6 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
-	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
@@ -117,28 +116,9 @@ func CannotBindLater(k *v1beta1.ClaimKind) bool {
 	return meta.IsStatusConditionFalse(k.Status.Conditions, v1beta1.ConditionLateBinding)
 }
 
-// RelatedKinds are those whose objects the expressions of a claim kind look at, sorted.
-func (k *ClaimKind) RelatedKinds() []*rules.Kind { return UnionRelated(k) }
-
-// UnionRelated returns the related kinds of several claim kinds, each once, sorted.
-func UnionRelated(kinds ...*ClaimKind) []*rules.Kind {
-	looks := map[rules.Key][]fields.Path{}
-	for _, k := range kinds {
-		if k.Rules.Namespaces != nil {
-			looks[k.Rules.Namespaces.Key()] = append(looks[k.Rules.Namespaces.Key()], k.Rules.Namespaces.Fields.Paths()...)
-		}
-		for _, r := range k.Rules.Related {
-			looks[r.Kind.Key()] = append(looks[r.Kind.Key()], r.Kind.Fields.Paths()...)
-		}
-	}
-	union := make([]*rules.Kind, 0, len(looks))
-	for key, paths := range looks {
-		union = append(union, &rules.Kind{Resource: key.Resource, Version: key.Version, Fields: expression.NewFields(paths...)})
-	}
-	slices.SortFunc(union, func(a, b *rules.Kind) int {
-		return cmp.Or(strings.Compare(a.Resource, b.Resource), strings.Compare(a.Version, b.Version))
-	})
-	return union
+// RelatedKinds are those whose objects claims name, and Namespaces, if the expressions of a claim kind look at these, sorted.
+func (k *ClaimKind) RelatedKinds() []*rules.Kind {
+	return rules.Union(append(rules.Kinds(k.Rules.Related), k.Rules.Namespaces)...)
 }
 
 // reserved is what no two ClaimKinds may have: one reference of one kind of claim. Of those that do, the first by name is served: a restore

@@ -172,8 +172,8 @@ func (e *Explanation) drops(ctx context.Context, c *inventory.Class) *Drop {
 	case drop.Reason == "NotOffered" && offerWhen != nil:
 		drop.Expression = offerWhen.String() // What it saw is not held.
 	case by.at > kind.free && e.facts.last.term != nil:
-		e.facts.input.Class = c.Fields
-		drop.Expression, drop.Saw = e.facts.last.term.String(), e.facts.last.term.Saw(&e.facts.input)
+		_ = e.facts.see(e.Decision.View, c) // The budget is not limited.
+		drop.Expression, drop.Saw = e.facts.last.term.String(), e.saw(e.facts.last.term, c)
 	}
 	return drop
 }

@@ -7,7 +7,9 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -168,4 +170,20 @@ type RelatedObject struct {
 	// Object that the claim names, NAME or NAMESPACE/NAME; empty if it names none.
 	Object string `json:"object,omitempty"`
 	Found  bool   `json:"found"`
+}
+
+// saw is what an expression looks at, with the objects that the class names among it.
+func (e *Explanation) saw(of *expression.Expression, c *inventory.Class) (all []expression.Saw) {
+	_, _ = c.Related(e.Decision.View.Related, &e.facts.budget, func(r *rules.Relation, namespace, name string) {
+		if len(rules.OfObject(of.Looks(expression.ClassRelated), r.Kind.Name)) > 0 {
+			value := r.Kind.Resource + " " + objectName(namespace, name)
+			if _, isExpired := e.Decision.View.Related(r.Kind.Key()).Valid(r.Kind, namespace, name); isExpired {
+				value += ", which is expired"
+			}
+			all = append(all, expression.Saw{
+				Field: fields.Path{r.Kind.Name}.In(expression.ClassRelated), Value: truncate.String(value, v1beta1.MaxShownBytes),
+			})
+		}
+	})
+	return append(all, of.Saw(&e.facts.input)...)
 }

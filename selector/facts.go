@@ -70,9 +70,16 @@ type claimTerm struct {
 
 func (f *facts) bool(e *expression.Expression) (bool, error) { return e.Bool(&f.input, &f.budget) }
 
-// rank a class by its score.
-func (f *facts) rank(k *ClaimKind, c *inventory.Class) (err error) {
-	f.input.Class, f.last.term = c.Fields, k.Rules.Score
+// see a class, and the objects that it names. The error is that it costs too much.
+func (f *facts) see(v *View, c *inventory.Class) (err error) {
+	f.input.Class = c.Fields
+	f.input.ClassRelated, err = v.relatedOf(c, &f.budget)
+	return err
+}
+
+// rank the class that is seen by its score.
+func (f *facts) rank(k *ClaimKind) (err error) {
+	f.last.term = k.Rules.Score
 	f.last.score, err = k.Rules.Score.Number(&f.input, &f.budget)
 	f.last.rank = rankOf(f.last.score)
 	if k.Strategy.Name == v1beta1.LowestScore {
@@ -256,7 +263,7 @@ func (r *resolver) resolveRelated(ctx context.Context) error {
 		if name == "" {
 			continue
 		}
-		switch objects := r.view.Related(rule.Kind.Resource, rule.Kind.Version); {
+		switch objects := r.view.Related(rule.Kind.Key()); {
 		case objects != nil && !objects.Namespaced:
 		case rule.ObjectNamespace != nil:
 			namespace = r.text(rule.NamespaceField, rule.ObjectNamespace)
@@ -266,10 +273,7 @@ func (r *resolver) resolveRelated(ctx context.Context) error {
 		if len(in.Problems) > 0 {
 			return nil
 		}
-		f.names[rule.Kind.Name] = name
-		if namespace != "" {
-			f.names[rule.Kind.Name] = namespace + "/" + name
-		}
+		f.names[rule.Kind.Name] = objectName(namespace, name)
 		o, err := r.object(ctx, rule.Kind, namespace, name)
 		if err != nil {
 			return err
@@ -279,6 +283,14 @@ func (r *resolver) resolveRelated(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// objectName is NAME, or NAMESPACE/NAME.
+func objectName(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
 }
 
 // text evaluates the name or namespace of a related object: empty if an object that it looks at is absent.
@@ -291,8 +303,9 @@ func (r *resolver) text(name string, e *expression.Expression) string {
 }
 
 // object of a related kind, read live if it is not known; nil if there is none.
-func (r *resolver) object(ctx context.Context, kind *rules.Kind, namespace, name string) (*expression.Object, error) {
-	if o := r.view.Related(kind.Resource, kind.Version).Find(namespace, name); o != nil {
+func (r *resolver) object(ctx context.Context, kind *rules.Kind, namespace, name string) (_ *expression.Object, err error) {
+	o, isExpired := r.view.Related(kind.Key()).Valid(kind, namespace, name)
+	if o != nil || isExpired {
 		return o, nil
 	}
 	if r.out.decider.Related == nil || r.mode.Stored && !r.out.decider.Patient {
@@ -300,7 +313,7 @@ func (r *resolver) object(ctx context.Context, kind *rules.Kind, namespace, name
 	}
 	ctx, cancel := r.out.context(ctx)
 	defer cancel()
-	o, err := r.out.decider.Related(ctx, r.in.Namespace, kind, namespace, name)
+	o, err = r.out.decider.Related(ctx, r.in.Namespace, kind, namespace, name)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s %q, which the claim names: %w", kind.Resource, name, err)
 	}

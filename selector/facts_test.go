@@ -128,7 +128,7 @@ func plan(tier string) map[string]any {
 	return map[string]any{"metadata": map[string]any{"name": "p"}, "spec": map[string]any{"tier": tier, "size": int64(3)}}
 }
 
-func TestUnionRelated(t *testing.T) {
+func TestUnion(t *testing.T) {
 	tiers := planned("tiers.example.org", "class.metadata.name == related.plan.spec.tier")
 	both := planned("both.example.org", "class.metadata.name == related.plan.spec.size && namespaceObject.metadata.labels.tenant == 'a'")
 	both.Spec.Classes.Related = append(both.Spec.Classes.Related,
@@ -136,12 +136,12 @@ func TestUnionRelated(t *testing.T) {
 		v1beta1.Related{Name: "other", Resource: plans, NameExpression: "'other'"})
 	both.Spec.Classes.Fits = append(both.Spec.Classes.Fits, v1beta1.Fit{Name: "Other", Expression: "related.other.metadata.name == related.storage.metadata.name"})
 	text := func(kinds ...*v1beta1.ClaimKind) (all []string) {
-		var compiled []*ClaimKind
+		var related []*rules.Kind
 		for _, k := range kinds {
 			require.Nil(t, NewClaimKind(k).fault)
-			compiled = append(compiled, NewClaimKind(k))
+			related = append(related, NewClaimKind(k).RelatedKinds()...)
 		}
-		for _, r := range UnionRelated(compiled...) {
+		for _, r := range rules.Union(related...) {
 			all = append(all, fmt.Sprint(r.Key(), r.Fields.Paths(), r.MetadataOnly()))
 		}
 		return all

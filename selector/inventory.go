@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/inventory"
@@ -19,6 +20,8 @@ type Snapshot map[string]*View
 type Inventory struct {
 	// Waits are those of claims for newer views.
 	Waits *Waits
+	// now is the clock by which related objects expire.
+	now func() time.Time
 
 	current atomic.Pointer[Snapshot]
 
@@ -29,6 +32,8 @@ type Inventory struct {
 	classes    map[string]*inventory.Classes
 	unknown    map[string]unknownKind
 	related    map[rules.Key]knownRelated
+	// derivations of classes is what follows from related.
+	derivations derivations
 }
 
 // unknownKind is a class kind whose classes are not known: to these claim kinds, and why.
@@ -52,8 +57,8 @@ const (
 // NewInventory is empty and closed.
 func NewInventory() *Inventory {
 	i := &Inventory{
-		views: Snapshot{}, claimKinds: map[string]*ClaimKind{}, classes: map[string]*inventory.Classes{},
-		unknown: map[string]unknownKind{}, related: map[rules.Key]knownRelated{},
+		now: time.Now, views: Snapshot{}, claimKinds: map[string]*ClaimKind{}, classes: map[string]*inventory.Classes{},
+		unknown: map[string]unknownKind{}, related: map[rules.Key]knownRelated{}, derivations: newDerivations(),
 	}
 	i.Waits = newWaits(i.Snapshot)
 	return i
@@ -126,8 +131,9 @@ func (i *Inventory) setClasses(classKind string, s *inventory.Classes, kind unkn
 	}
 	delete(i.unknown, classKind)
 	delete(i.classes, classKind)
+	i.forgetDerived(classKind)
 	if s != nil {
-		i.classes[classKind] = s
+		i.classes[classKind] = i.deriveAll(s)
 		touched = append(touched, s.Kind.ClaimKinds...)
 	}
 	if kind.is != 0 {
@@ -147,7 +153,17 @@ func (i *Inventory) ChangeClass(s *inventory.Classes, namespace, name string) {
 		i.setClasses(s.Kind.Name, s, unknownKind{})
 		return
 	}
-	i.classes[s.Kind.Name] = s
+	if s.Kind.Derives() {
+		i.deriveOne(classID{s.Kind.Name, namespace, name}, s.Find(namespace, name))
+	} else {
+		i.classes[s.Kind.Name] = s
+		i.changeViews(old, s, namespace, name)
+	}
+	i.publish()
+}
+
+// changeViews where only the class of this name differs.
+func (i *Inventory) changeViews(old, s *inventory.Classes, namespace, name string) {
 	i.views = maps.Clone(i.views)
 	for _, claimKind := range s.Kind.ClaimKinds {
 		if known := i.views[claimKind]; known != nil {
@@ -156,7 +172,6 @@ func (i *Inventory) ChangeClass(s *inventory.Classes, namespace, name string) {
 			}
 		}
 	}
-	i.publish()
 }
 
 // DeleteClasses forgets the classes of one kind.
@@ -257,7 +272,11 @@ func (i *Inventory) update(claimKinds ...string) {
 					classKind, name, v1beta1.IgnoreCommand(classKind), u.why)
 			}
 		}
-		v.needs = UnionRelated(kind)
+		v.needs = kind.RelatedKinds()
+		for _, s := range v.All {
+			v.needs = append(v.needs, s.Kind.RelatedKinds()...)
+		}
+		v.needs = rules.Union(v.needs...)
 		v.RelatedMissing = v.relateTo(i.related)
 		v.Fault = cmp.Or(v.Fault, v.Missing, v.RelatedMissing)
 		v.Conflict = kind.reserved.conflict(name, slices.Min(rivals(i.claimKinds, kind)))
@@ -295,7 +314,20 @@ type knownRelated struct {
 func (i *Inventory) SetRelated(o *inventory.Objects) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.related[o.Kind.Key()] = knownRelated{objects: o}
+	i.setRelated(o, i.namedOf(o.Kind.Key()))
+}
+
+// ChangeRelated does the same where only the object of this name differs from what was set before.
+func (i *Inventory) ChangeRelated(o *inventory.Objects, namespace, name string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.setRelated(o, []objectID{{o.Kind.Key(), namespace, name}})
+}
+
+// setRelated objects. These may have changed.
+func (i *Inventory) setRelated(o *inventory.Objects, changed []objectID) {
+	i.related[o.Kind.Key()] = knownRelated{objects: o.AsOf(i.now())}
+	i.deriveNamers(changed...)
 	i.relate(o.Kind.Key())
 }
 
@@ -344,9 +376,9 @@ func (v *View) relateTo(all map[rules.Key]knownRelated) (fault *inventory.Fault)
 	v.related = make(map[rules.Key]*inventory.Objects, len(v.needs))
 	for _, k := range v.needs {
 		known := all[k.Key()]
-		if fault == nil && (known.objects == nil || !known.objects.Kind.Fields.Covers(k.Fields.Paths()...)) {
+		if fault == nil && (known.objects == nil || !known.objects.Kind.Covers(k)) {
 			fault = inventory.Faultf(v1beta1.ReasonRelatedMissing,
-				"the objects of %q, at which expressions of claim kind %q look, are not known yet: %s",
+				"the objects of %q, at which expressions for claims of %q look, are not known yet: %s",
 				k.Key(), v.Kind.Name, cmp.Or(known.why, "the API server has not listed them yet"))
 		}
 		v.related[k.Key()] = known.objects

@@ -82,10 +82,13 @@ func (k *ClaimKind) judge(ctx context.Context, claim Subject, c *inventory.Class
 
 // evaluate the judged tests. The claim has so much left; the budget has what one class may cost.
 func (k *ClaimKind) evaluate(ctx context.Context, claim Subject, c *inventory.Class, left uint64) (*Test, error) {
-	by, err := firstDrop(ctx, k.judged(), claim, c)
+	by, err := (*Test)(nil), claim.facts.see(claim.View, c)
+	if err == nil {
+		by, err = firstDrop(ctx, k.judged(), claim, c)
+	}
 	switch {
 	case errors.Is(err, expression.ErrBudget) && left > v1beta1.MaxClassExpressionCost:
-		if length, problem := claim.longest(k.Reader); length >= c.Fields.Length() {
+		if length, problem := claim.longest(k.Reader); length >= claim.View.lengthOf(c) {
 			claim.facts.last.costly = problem // The claim has longer fields than the class.
 		}
 		return k.costly(), errCostly
@@ -123,7 +126,7 @@ func (o *order) judgeRest(ctx context.Context, best *candidate, decision *Decisi
 	var byLength [2]candidateHeap // short, and long
 	for _, c := range unjudged {
 		i := 0
-		if c.class.Fields.Length() > v1beta1.LongExpressionCost {
+		if o.view.lengthOf(c.class) > v1beta1.LongExpressionCost {
 			i = 1
 		}
 		byLength[i] = append(byLength[i], c)
@@ -152,7 +155,7 @@ func (o *order) judgeRest(ctx context.Context, best *candidate, decision *Decisi
 
 // leave a class that can no longer be judged.
 func (d *Decision) leave(c *inventory.Class) {
-	if c.Fields.Length() > v1beta1.LongExpressionCost { // It pays for itself.
+	if d.View.lengthOf(c) > v1beta1.LongExpressionCost { // It pays for itself.
 		d.drop(d.View.Kind.costly(), c, errCostly)
 	} else {
 		d.Unjudged++
@@ -193,7 +196,6 @@ func (f *facts) firstUnmet(of *rules.Fit, c *inventory.Class) (by *expression.Ex
 	if failed, is := f.terms[of]; is {
 		return failed.term, failed.err
 	}
-	f.input.Class = c.Fields
 	for _, e := range of.Equal {
 		v := f.values.Of(e)
 		met, err := v.Indexed && v.Equals(c), v.Err

@@ -145,8 +145,8 @@ func (k *ClaimKind) compileTests() {
 	if k.Rules.Score != nil {
 		judged = append(judged, Test{
 			Reason: reasonNoScore, Text: "without a score", drawOnly: true,
-			Drops: func(_ context.Context, claim Subject, c *inventory.Class) (bool, error) {
-				err := claim.facts.rank(k, c)
+			Drops: func(_ context.Context, claim Subject, _ *inventory.Class) (bool, error) {
+				err := claim.facts.rank(k)
 				return err != nil, err
 			},
 		})

@@ -11,6 +11,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/access"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
@@ -32,7 +33,7 @@ type View struct {
 	// does. It is not in Fault: the entries that the leader writes say which of the two binds claims.
 	Conflict *inventory.Fault
 
-	// needs are the related kinds of the claim kind, and related the objects of each, nil if they are not known.
+	// needs are the related kinds of the claim kind and of its class kinds, and related the objects of each, nil if they are not known.
 	needs   []*rules.Kind
 	related map[rules.Key]*inventory.Objects
 
@@ -72,9 +73,25 @@ func viewAfter(kind *ClaimKind, classes []*inventory.Classes, before *View) *Vie
 	return v
 }
 
-// Related returns the objects of a related kind that the view's claim kind needs. It is nil if they are not known.
-func (v *View) Related(resource, version string) *inventory.Objects {
-	return v.related[rules.Key{Resource: resource, Version: version}]
+// Related returns the objects of a related kind that the view needs. It is nil if they are not known.
+func (v *View) Related(key rules.Key) *inventory.Objects { return v.related[key] }
+
+// relatedOf a class are the objects that it names, if an expression of a judged test looks at these.
+func (v *View) relatedOf(c *inventory.Class, budget *expression.Budget) (map[string]any, error) {
+	if len(v.Kind.Rules.LooksAtClassRelated) == 0 && !c.Kind.ForClaims.FitsSeeRelated {
+		return nil, nil
+	}
+	return c.Related(v.Related, budget, nil)
+}
+
+// lengthOf all that expressions see of a class: its fields, and the objects that it names.
+func (v *View) lengthOf(c *inventory.Class) uint64 {
+	length := c.Fields.Length()
+	related, _ := v.relatedOf(c, &expression.Budget{Left: v1beta1.MaxClassExpressionCost}) // Else the judgement costs too much.
+	for _, o := range related {
+		length += o.(*expression.Object).Length()
+	}
+	return length
 }
 
 // SameRelated reports whether expressions see the same objects in another view of the claim kind.

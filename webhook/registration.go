@@ -72,10 +72,14 @@ func (r *Registration) Review(ctx context.Context, request *admissionv1.Admissio
 	case "classkinds":
 		return reviewed(ctx, request, r.ClassKind, func(k *v1beta1.ClassKind) (compiled, error) {
 			names := []string{k.Name}
+			for _, related := range k.Spec.Related {
+				names = append(names, related.Resource, related.Version)
+			}
 			for _, named := range k.Spec.ClaimKinds {
 				names = append(names, named.Name)
 			}
-			if err := checkParts(len(k.Spec.Fits), len(k.Spec.Capacity), len(k.Spec.ClaimKinds), names); err != nil {
+			parts := max(len(k.Spec.Fits), len(k.Spec.Related))
+			if err := checkParts(parts, len(k.Spec.Capacity), len(k.Spec.ClaimKinds), names); err != nil {
 				return nil, err
 			}
 			return rules.NewForClasses(k), nil

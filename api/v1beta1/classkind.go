@@ -61,8 +61,19 @@ type ClassKindSpec struct {
 	// +optional
 	Weight Source `json:"weight,omitzero"`
 
+	// Related are objects that a class names, such as its price or its queue, for fits, the weight, the
+	// capacity, and the fits and the score of ClaimKinds. Their expressions see them as
+	// classRelated.NAME. They are looked up in this order, so that one may be named by another before
+	// it. classbind needs to list and watch them.
+	// Example: [{name: queue, resource: clusterqueues.kueue.x-k8s.io, nameExpression: class.spec.clusterQueue}]
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Related []Related `json:"related,omitempty"`
+
 	// Fits are conditions that a class must meet to be given to a claim, beside those of the
-	// ClaimKind. They may use claim, class and namespaceObject.
+	// ClaimKind. They may use claim, class, classRelated and namespaceObject.
 	// Example: [{name: Tenant, expression: "labelSelectorMatches(class.spec.tenants, namespaceObject.metadata.labels)"}]
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=map
@@ -134,8 +145,8 @@ type Source struct {
 	// +optional
 	Path FieldPath `json:"path,omitempty"`
 
-	// Expression is a CEL expression for the value. It may use class, and for the default
-	// not its status.
+	// Expression is a CEL expression for the value. It may use class and, for a weight or a capacity,
+	// classRelated; for the default not the status of the class.
 	// Example: class.spec.tier == 'standard'
 	// +optional
 	Expression Expression `json:"expression,omitempty"`
@@ -159,7 +170,7 @@ func (s Source) Places() []Place {
 // ClassKindStatus is what classbind's leader has observed, for people and tools. No replica acts on it.
 type ClassKindStatus struct {
 	// Conditions are Ready, Guarded, ClaimKindsRegistered, WeightsValid, MarksValid,
-	// LabelsIndexed and, where they apply, CapacitiesValid and ExpressionsValid.
+	// LabelsIndexed and, where they apply, CapacitiesValid, ExpressionsValid and RelatedKnown.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

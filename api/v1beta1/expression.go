@@ -2,8 +2,9 @@ package v1beta1
 
 // Expression is an expression in the Common Expression Language (CEL), with the functions of Kubernetes 1.31, and
 // labelSelectorMatches(selector, labels). It may look at any field of the variables claim and class. The variable namespaceObject is the
-// metadata of the claim's Namespace. The variable request has the userInfo of the claim's creator, as in an AdmissionRequest. Related
-// objects are related.NAME. An absent field is an error: ask with has() first.
+// metadata of the claim's Namespace. The variable request has the userInfo of the claim's creator, as in an AdmissionRequest. Objects
+// that the claim names are related.NAME, and those that the class names are classRelated.NAME. An absent field is an error: ask with
+// has() first.
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=2048
@@ -24,7 +25,7 @@ func (s *ClassKindSpec) HasExpressions() bool {
 			}
 		}
 	}
-	return s.Default.Expression != "" || s.Weight.Expression != "" || s.OfferWhen != "" || len(s.Fits) > 0
+	return s.Default.Expression != "" || s.Weight.Expression != "" || s.OfferWhen != "" || len(s.Fits)+len(s.Related) > 0
 }
 
 // Fit is a condition for a class to be given to a claim.
@@ -38,7 +39,7 @@ type Fit struct {
 
 	// Expression is a CEL expression that is true if the class fits. An error drops the
 	// class; if it is in a part that does not look at the class, of a ClaimKind, the claim is
-	// refused (422). It may use claim, class, namespaceObject and, in a ClaimKind, related and, without BindLater, request.
+	// refused (422). It may use claim, class, classRelated, namespaceObject and, in a ClaimKind, related and, without BindLater, request.
 	// Terms joined by && are evaluated apart: those of the class alone when the class
 	// changes; of those like class.FIELD == VALUE, an index finds the classes.
 	// Example: class.driver == related.storage.provisioner
@@ -67,11 +68,12 @@ type Partition struct {
 	Class Expression `json:"class"`
 }
 
-// Related is an object that a claim names.
+// Related is an object that a claim or a class names.
 //
 // +kubebuilder:validation:XValidation:rule="self.resource != 'secrets'",message="secrets cannot be related",fieldPath=".resource"
 type Related struct {
-	// Name of the object in expressions, after "related.". Example: plan
+	// Name of the object in expressions, after "related." or, of a ClassKind, after
+	// "classRelated.". Example: plan
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z][A-Za-z0-9]*$`
 	// +required
@@ -92,14 +94,23 @@ type Related struct {
 	Version string `json:"version,omitempty"`
 
 	// NameExpression is a CEL expression for the name of the object. If the result is empty, there is none.
-	// It may use claim, namespaceObject and the related objects before this one; if it fails
-	// because one of these is absent, this one is absent, too.
+	// It may use the related objects before this one and, in a ClaimKind, claim and namespaceObject,
+	// or, in a ClassKind, class. If it fails because one of these objects is absent, this one is absent,
+	// too. If it fails for another reason, a claim is refused (422), and of a class the object is absent.
 	// Example: related.volumeClaim.spec.storageClassName
 	// +required
 	NameExpression Expression `json:"nameExpression"`
 
 	// NamespaceExpression is the same for its namespace. Without it, an object of a
-	// namespaced kind is in the namespace of the claim. Example: "'platform'"
+	// namespaced kind is in the namespace of the claim, or of the class. A class without a
+	// namespace then names no object. Example: "'platform'"
 	// +optional
 	NamespaceExpression Expression `json:"namespaceExpression,omitempty"`
+
+	// ValidUntil is a CEL expression for the time from which on the object counts as absent: a
+	// timestamp, or a string as in RFC 3339. If the result is an empty string, it never expires. If it
+	// fails or is malformed, the object counts as absent. It may use object, which is the related
+	// object. Example: object.status.?validUntil.orValue('')
+	// +optional
+	ValidUntil Expression `json:"validUntil,omitempty"`
 }

@@ -178,7 +178,7 @@ const (
 	ConditionClaimsCounted = "ClaimsCounted"
 	// ConditionExpressionsValid is False for a ClaimKind or ClassKind if an expression does not compile, or fails for a class.
 	ConditionExpressionsValid = "ExpressionsValid"
-	// ConditionRelatedKnown is False for a ClaimKind if objects that its claims name cannot be watched.
+	// ConditionRelatedKnown is False for a ClaimKind or a ClassKind if objects that its claims or classes name cannot be watched.
 	ConditionRelatedKnown = "RelatedKnown"
 	// ConditionDefaultedByPolicy is True for a ClaimKind with the defaulting Policy if the API server itself gives the default class to
 	// claims without a selector.
@@ -216,6 +216,11 @@ const (
 	ReasonClassKindMissing = "ClassKindMissing"
 	// ReasonIgnored means that an admin has a class kind ignored, so that its classes are offered to no claim.
 	ReasonIgnored = "Ignored"
+	// ReasonNamespaceUnknown means that objects which classes name have a namespace, the classes have none, and the ClassKind does not say
+	// which it is.
+	ReasonNamespaceUnknown = "NamespaceUnknown"
+	// ReasonRelatedExpired means that related objects are known, but some are past their validUntil.
+	ReasonRelatedExpired = "RelatedExpired"
 	// ReasonRelatedMissing means that objects that claims name are not known on this replica, so that expressions have no result.
 	ReasonRelatedMissing = "RelatedMissing"
 	// ReasonExpressionsValid and ReasonInvalidExpression report whether all expressions compile, ReasonMistypedExpression that one fails by

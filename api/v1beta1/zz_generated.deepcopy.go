@@ -303,6 +303,11 @@ func (in *ClassKindSpec) DeepCopyInto(out *ClassKindSpec) {
 	}
 	out.Default = in.Default
 	out.Weight = in.Weight
+	if in.Related != nil {
+		in, out := &in.Related, &out.Related
+		*out = make([]Related, len(*in))
+		copy(*out, *in)
+	}
 	if in.Fits != nil {
 		in, out := &in.Fits, &out.Fits
 		*out = make([]Fit, len(*in))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -53,7 +54,7 @@ func (l *LiveReads) RelatedObject(
 	defer l.reads.leave(claimNamespace, read)
 	o, err := l.reads.wait(ctx, read)
 	if err == nil {
-		return o, nil
+		return kind.Valid(o, time.Now()), nil
 	}
 	if _, watchErr := watch.LastError(); apierrors.IsForbidden(err) && apierrors.IsForbidden(watchErr) {
 		return nil, nil // The last known objects are all that there is.

@@ -37,11 +37,11 @@ var (
 		"Classes of a kind that this replica knows.",
 		[]string{"class_kind"}, nil)
 	relatedReady = prometheus.NewDesc("classbind_related_ready",
-		"Whether this replica sees the objects of a resource, which claims name, as they are now, 1 or 0. "+
+		"Whether this replica sees the objects of a resource, which claims or classes name, as they are now, 1 or 0. "+
 			"With 0, expressions see those that it last saw, or no claim is bound that could name one.",
 		[]string{"resource"}, nil)
 	relatedObjects = prometheus.NewDesc("classbind_related_objects",
-		"Objects of a resource, which claims name, that this replica knows.",
+		"Objects of a resource, which claims or classes name, that this replica knows.",
 		[]string{"resource"}, nil)
 	viewAge = prometheus.NewDesc("classbind_view_age_seconds",
 		"Time since the API server last sent this replica the classes of a kind, or confirmed that nothing changed. "+
@@ -128,7 +128,7 @@ func (r *RelatedKinds) eachRelated(visit func(resource string, s State, objects 
 			objects = k.objects.Len()
 		}
 		if k.kind != nil { // Else it is about to be forgotten.
-			visit(key.String(), k.stateFor(k.kind), objects)
+			visit(key.String(), k.stateFor(k.kind, "claims or classes"), objects)
 		}
 	}
 }

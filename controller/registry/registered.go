@@ -27,6 +27,8 @@ type registered struct {
 	synced bool
 	// offered reports whether the classes were offered before a fault of the registration took them out of the inventory.
 	offered bool
+	// held are the classes of this watch while the objects that they name are not known, nil once they are.
+	held *inventory.Classes
 }
 
 // ClassKinds watches the classes of each kind, while it is registered and its resource is installed.
@@ -34,6 +36,7 @@ type ClassKinds struct {
 	inventory *selector.Inventory
 	resources *Resources
 	client    *classClient
+	related   *RelatedKinds
 
 	mu    sync.Mutex // guards kinds
 	kinds map[string]*registered
@@ -107,6 +110,11 @@ func (c *ClassKinds) follow(ctx context.Context, kind *inventory.ClassKind) bool
 	log, entry := logf.FromContext(ctx), &registered{kind: kind, offered: old.offered}
 	entry.objects = old.objects
 	c.kinds[kind.Name] = entry
+	needs := []*inventory.ClassKind{kind}
+	if entry.objects != nil { // They are offered until those of this watch are known.
+		needs = []*inventory.ClassKind{entry.objects.Kind, kind}
+	}
+	c.related.needOfClasses(kind.Name, needs...)
 	entry.watch = &classWatch{
 		name: kind.Name, kept: keptClasses{kind, c.client.stored}, objects: inventory.NewClasses(kind, nil),
 		publish: func(classes *inventory.Classes, changed *seen[*inventory.Class]) {
@@ -142,15 +150,15 @@ func (c *ClassKinds) answered(entry *registered, err error) {
 func (c *ClassKinds) setUnread(name string, claimKinds []string, entry *registered) {
 	unread := *entry
 	unread.objects = nil // Those of the watch before are no answer.
-	if s := unread.stateOf(name); entry.objects != nil || !entry.offered {
+	if s := c.stateOf(name, &unread); entry.objects != nil || !entry.offered {
 		c.inventory.SetUnread(name, claimKinds, s.Reason)
 	} else {
 		c.inventory.Withhold(name, claimKinds, s.Message)
 	}
 }
 
-// publish puts classes into the inventory, unless their watch was replaced. Its caller recovers from panics, which must not leave mu
-// locked.
+// publish puts classes into the inventory, nil for those that were held, unless their watch was replaced. Its caller recovers from panics,
+// which must not leave mu locked.
 func (c *ClassKinds) publish(from *registered, classes *inventory.Classes, changed *seen[*inventory.Class]) {
 	var notify []*inventory.ClassKind
 	defer func() {
@@ -160,10 +168,24 @@ func (c *ClassKinds) publish(from *registered, classes *inventory.Classes, chang
 	}()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.kinds[classes.Kind.Name] != from {
+	if classes == nil {
+		classes = from.held
+	}
+	if classes == nil || c.kinds[classes.Kind.Name] != from {
 		return
 	}
 	before := from.objects
+	if before == nil || before.Kind != classes.Kind { // The first of this watch.
+		s := c.related.ClassesRelatedState(classes.Kind.Name)
+		if from.held = nil; s.Reason != "" && !s.Known {
+			from.held = classes
+			c.setUnread(classes.Kind.Name, classes.Kind.ClaimKinds, from)
+			notify = append(notify, classes.Kind)
+			return
+		}
+		c.related.needOfClasses(classes.Kind.Name, classes.Kind)
+		changed = nil
+	}
 	from.objects, from.synced = classes, true
 	if changed == nil {
 		c.inventory.SetClasses(classes)
@@ -177,6 +199,14 @@ func (c *ClassKinds) publish(from *registered, classes *inventory.Classes, chang
 		notify = append(notify, before.Kind)
 	}
 	notify = append(notify, classes.Kind)
+}
+
+// release the classes that were held, if the objects that they name are known now.
+func (c *ClassKinds) release(name string) {
+	c.mu.Lock()
+	entry := c.get(name)
+	c.mu.Unlock()
+	c.publish(entry, nil, nil)
 }
 
 // unfollowed is a kind whose classes are not watched.
@@ -227,6 +257,7 @@ func (c *ClassKinds) reject(kind *inventory.ClassKind, served bool) {
 
 // removed stops the watch of classes that the inventory no longer has.
 func (c *ClassKinds) removed(name string, old *registered) {
+	c.related.needOfClasses(name)
 	kind := &inventory.ClassKind{Name: name}
 	if old.watch != nil {
 		old.stop()
@@ -258,13 +289,16 @@ func (c *ClassKinds) Watched(classKind string) *inventory.ClassKind {
 	return c.get(classKind).kind
 }
 
-// Broken is why there may be newer classes of a kind that are not known, nil if there are none: its last list or watch failed, and none has
-// succeeded since.
+// Broken is why there may be newer classes of a kind that are not known, or newer objects that they name, nil if there are none: the last
+// list or watch failed, and none has succeeded since.
 func (c *ClassKinds) Broken(classKind string) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w := c.get(classKind).watch; w != nil {
 		_, err = w.LastError()
+	}
+	if err == nil {
+		err = c.related.broken(classKind)
 	}
 	return err
 }
@@ -282,13 +316,13 @@ func (c *ClassKinds) State(name string) State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := c.kinds[name]; k != nil {
-		return k.stateOf(name)
+		return c.stateOf(name, k)
 	}
 	return State{Reason: v1beta1.ReasonNotSynced, Message: "not looked up yet"}
 }
 
-// stateOf the class kind of this name.
-func (k *registered) stateOf(name string) State {
+// stateOf the class kind of this name. Its caller holds mu.
+func (c *ClassKinds) stateOf(name string, k *registered) State {
 	if k.watch == nil {
 		return notWatched(k.err, k.since)
 	}
@@ -297,7 +331,11 @@ func (k *registered) stateOf(name string) State {
 		stale: "the last known classes are offered, because the API server no longer answers: ",
 	}
 	s := k.state(k.objects != nil, k.synced, messages)
-	s.Classes, s.Revision = k.objects, k.kind.Revision
+	if k.held != nil {
+		s = c.related.ClassesRelatedState(name)
+		s.Message = "the classes are not offered, because the objects that they name are not known: " + s.Message
+	}
+	s.Classes, s.Revision = c.inventory.Classes(k.objects), k.kind.Revision
 	s.confirmed = k.watch.LastConfirmed()
 	return s
 }

@@ -58,11 +58,12 @@ func NewRegistration(config *rest.Config, cache, live client.Reader) (*Registrat
 
 func newRegistration(cache, live client.Reader, resolver cluster.Resolver, classes *classClient) *Registration {
 	i, resources := selector.NewInventory(), &Resources{cache, resolver}
-	known := &ClassKinds{inventory: i, resources: resources, client: classes, kinds: map[string]*registered{}}
 	related := &RelatedKinds{
-		inventory: i, resources: resources, client: classes,
-		claimKinds: map[string]registeredClaimKind{}, related: map[rules.Key]*relatedKind{},
+		inventory: i, resources: resources, client: classes, claimKinds: map[string]registeredClaimKind{},
+		classKinds: map[string][]*inventory.ClassKind{}, related: map[rules.Key]*relatedKind{},
 	}
+	known := &ClassKinds{inventory: i, resources: resources, client: classes, related: related, kinds: map[string]*registered{}}
+	related.ofClasses.Add(context.Background(), known.release)
 	reads := &LiveReads{
 		api: live, resources: resources, classKinds: known, related: related, client: classes,
 		readLimiter: fair.NewLimiter(v1beta1.RegistrationReads), namedLimiter: fair.NewLimiter(v1beta1.NamedReads),
@@ -106,6 +107,7 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	return errors.Join(
 		mgr.Add(loop.Everywhere(manager.RunnableFunc(r.Opening.openWhenComplete))),
+		mgr.Add(loop.Everywhere(manager.RunnableFunc(r.derive))),
 		mgr.Add(loop.Everywhere(manager.RunnableFunc(r.Tallies.expireInFlight))))
 }
 
@@ -170,6 +172,32 @@ func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctr
 		return ctrl.Result{RequeueAfter: paths.recheckAfter()}, nil
 	}
 	return ctrl.Result{}, nil
+}
+
+const (
+	// deriveInterval is how long a change of an object waits at least that too many classes name to derive them at once.
+	deriveInterval = 50 * time.Millisecond
+	// deriveRest is how many times as long as a round took passes until the next begins: a storm of changes costs a fifth of a core.
+	deriveRest = 4
+)
+
+// derive has related objects expire, and derives the weights and the capacities of classes that are due, until the context ends.
+func (r *Registration) derive(ctx context.Context) error {
+	var next time.Time
+	recovered.Rounds(ctx, func(context.Context) {
+		for _, key := range r.Inventory.Expire() {
+			r.RelatedKinds.notify(key)
+		}
+		began := time.Now()
+		if began.Before(next) {
+			return
+		}
+		for _, kind := range r.Inventory.Derive() {
+			r.ClassKinds.changed.Notify(kind)
+		}
+		next = time.Now().Add(deriveRest * time.Since(began))
+	}, deriveInterval)
+	return nil
 }
 
 // Tallies has those of all claim kinds.

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
@@ -27,30 +26,32 @@ import (
 // relatedKind is what is known of one related kind.
 type relatedKind struct {
 	followed[*inventory.Objects, *expression.Object]
-	// kind is what claim kinds need now, nil if none does.
+	// kind is what registrations need now, nil if none does.
 	kind *rules.Kind
 	// watched is what is watched, and how the API server serves it.
 	watched keptObjects
 }
 
-// has reports whether the inventory has what one claim kind needs.
+// has reports whether the inventory has what one registration needs.
 func (k *relatedKind) has(needed *rules.Kind) bool {
-	return k.objects != nil && k.objects.Kind.Fields.Covers(needed.Fields.Paths()...)
+	return k.objects != nil && k.objects.Kind.Covers(needed)
 }
 
-// RelatedKinds watches the objects that the claims of registered kinds name.
+// RelatedKinds watches the objects that the claims and the classes of registered kinds name.
 type RelatedKinds struct {
 	inventory *selector.Inventory
 	resources *Resources
 	client    *classClient
 
-	mu sync.Mutex // guards both below
-	// claimKinds are in the inventory, and related is what they need.
+	mu sync.Mutex // guards all below
+	// claimKinds are in the inventory. Of classKinds, those before are, too, while they are read again. related is what all need.
 	claimKinds map[string]registeredClaimKind
+	classKinds map[string][]*inventory.ClassKind
 	related    map[rules.Key]*relatedKind
 
-	// changed listen for the names of claim kinds whose RelatedState changed, requeued for related kinds to be reconciled.
-	changed, requeued loop.Listeners[string]
+	// changed listen for the names of claim kinds whose RelatedState changed, ofClasses for those of class kinds, and requeued for related
+	// kinds to be reconciled.
+	changed, ofClasses, requeued loop.Listeners[string]
 }
 
 // claimKind returns a claim kind as it was registered; empty if it was not.
@@ -70,6 +71,22 @@ func (r *RelatedKinds) watchOf(key rules.Key) (*relatedWatch, cluster.Resource) 
 	return nil, cluster.Resource{}
 }
 
+// broken is why there may be newer objects that the classes of a kind name, nil if there are none.
+func (r *RelatedKinds) broken(classKind string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range r.classKinds[classKind] {
+		for _, needed := range k.RelatedKinds() {
+			if of := r.related[needed.Key()]; of != nil && of.watch != nil {
+				if _, err := of.watch.LastError(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // need starts watching what a claim kind reads, and stops watching what no kind reads. A claim kind that is gone is empty.
 func (r *RelatedKinds) need(name string, k registeredClaimKind) {
 	r.mu.Lock()
@@ -77,12 +94,32 @@ func (r *RelatedKinds) need(name string, k registeredClaimKind) {
 	if r.claimKinds[name] = k; k.kind == nil {
 		delete(r.claimKinds, name)
 	}
-	var kinds []*selector.ClaimKind
+	r.watchNeeded()
+}
+
+// needOfClasses does the same with what the classes of a kind name: of the kinds that are in the inventory, or are to be.
+func (r *RelatedKinds) needOfClasses(name string, kinds ...*inventory.ClassKind) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.classKinds[name] = kinds; len(kinds) == 0 {
+		delete(r.classKinds, name)
+	}
+	r.watchNeeded()
+}
+
+// watchNeeded requeues the related kinds whose needed fields changed. The caller holds mu.
+func (r *RelatedKinds) watchNeeded() {
+	var kinds []*rules.Kind
 	for _, k := range r.claimKinds {
-		kinds = append(kinds, k.kind)
+		kinds = append(kinds, k.kind.RelatedKinds()...)
+	}
+	for _, all := range r.classKinds {
+		for _, k := range all {
+			kinds = append(kinds, k.RelatedKinds()...)
+		}
 	}
 	needed := map[rules.Key]*rules.Kind{}
-	for _, k := range selector.UnionRelated(kinds...) {
+	for _, k := range rules.Union(kinds...) {
 		needed[k.Key()] = k
 		if r.related[k.Key()] == nil {
 			r.related[k.Key()] = unwatchedRelated(nil, errors.New("not looked up yet"), time.Time{})
@@ -136,10 +173,10 @@ func (r *RelatedKinds) reconcile(ctx context.Context, name string) (ctrl.Result,
 
 var errRelatedVersion = errors.New("the API server does not serve this version")
 
-// relatedErr is the error of a look-up for who wrote the related objects of a ClaimKind.
+// relatedErr is the error of a look-up for who wrote the related objects of a registration.
 func relatedErr(version string, err error) error {
 	if errors.Is(err, cluster.ErrVersionNotServed) {
-		const way = "set the version in spec.classes.related to one that is served, or leave it out"
+		const way = "set the version of the related object to one that is served, or leave it out"
 		return fmt.Errorf("%w, %q: "+way, errRelatedVersion, version)
 	}
 	return err
@@ -154,7 +191,7 @@ func unwatchedRelated(kind *rules.Kind, why error, since time.Time) *relatedKind
 	return k
 }
 
-// drop forgets a kind that no claim kind needs. It is false if one does.
+// drop forgets a kind that no registration needs. It is false if one does.
 func (r *RelatedKinds) drop(key rules.Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,7 +206,7 @@ func (r *RelatedKinds) drop(key rules.Key) bool {
 	return true
 }
 
-// change what is known of a kind that claim kinds need, and notify those that depend on it.
+// change what is known of a kind that registrations need, and notify those that depend on it.
 func (r *RelatedKinds) change(key rules.Key, change func(*relatedKind)) {
 	defer r.notify(key)
 	r.mu.Lock()
@@ -224,16 +261,18 @@ func (r *RelatedKinds) follow(ctx context.Context, key rules.Key, found cluster.
 	r.related[key] = entry
 	entry.watch = &relatedWatch{
 		name: key.String(), kept: entry.watched, objects: inventory.NewObjects(entry.kind, found.Namespaced, nil),
-		publish: func(objects *inventory.Objects, _ *seen[*expression.Object]) { r.publish(entry, objects) },
+		publish: func(objects *inventory.Objects, changed *seen[*expression.Object]) {
+			r.publish(entry, objects, changed)
+		},
 	}
 	entry.watch.start(ctx, r.client, func(err error) { r.answered(entry, key, err) })
-	logf.FromContext(ctx).Info("Watching objects that claims name",
+	logf.FromContext(ctx).Info("Watching objects that claims or classes name",
 		"resource", key.Resource, "version", found.Version, "metadataOnly", entry.kind.MetadataOnly())
 	return true
 }
 
 // publish puts objects into the inventory, unless their watch was replaced.
-func (r *RelatedKinds) publish(from *relatedKind, objects *inventory.Objects) {
+func (r *RelatedKinds) publish(from *relatedKind, objects *inventory.Objects, changed *seen[*expression.Object]) {
 	key, isNews := objects.Kind.Key(), false
 	defer func() {
 		if isNews {
@@ -247,8 +286,14 @@ func (r *RelatedKinds) publish(from *relatedKind, objects *inventory.Objects) {
 	}
 	before := from.objects
 	from.objects = objects
-	r.inventory.SetRelated(objects)
-	isNews = before == nil || before.Kind != objects.Kind
+	if changed != nil && before != nil && before.Kind == objects.Kind {
+		r.inventory.ChangeRelated(objects, changed.Namespace, changed.Name)
+	} else {
+		r.inventory.SetRelated(objects)
+	}
+	now := time.Now()
+	isNews = before == nil || before.Kind != objects.Kind || changed != nil &&
+		before.IsExpired(changed.Namespace, changed.Name, now) != objects.IsExpired(changed.Namespace, changed.Name, now)
 }
 
 // answered records the API server's answer to a watch.
@@ -264,62 +309,20 @@ func (r *RelatedKinds) answered(from *relatedKind, key rules.Key, err error) {
 	})
 }
 
-// notify the listeners of each claim kind that needs a related kind: its state changed.
+// notify the listeners of each registration that needs a related kind: its state changed.
 func (r *RelatedKinds) notify(key rules.Key) {
 	r.mu.Lock()
-	claimKinds := maps.Clone(r.claimKinds)
+	claimKinds, classKinds := maps.Clone(r.claimKinds), maps.Clone(r.classKinds)
 	r.mu.Unlock()
+	isIt := func(needed *rules.Kind) bool { return needed.Key() == key }
 	for name, k := range claimKinds {
-		if slices.ContainsFunc(k.kind.RelatedKinds(), func(needed *rules.Kind) bool { return needed.Key() == key }) {
+		if slices.ContainsFunc(k.kind.RelatedKinds(), isIt) {
 			r.changed.Notify(name)
 		}
 	}
-}
-
-// OnRelatedChange calls a function with the name of each claim kind whose RelatedState changed, until the context ends.
-func (r *RelatedKinds) OnRelatedChange(ctx context.Context, call func(claimKind string)) {
-	r.changed.Add(ctx, call)
-}
-
-// RelatedState of a claim kind is that of the first related kind which is not known, or else not known as it is now.
-func (r *RelatedKinds) RelatedState(claimKind string) (state State) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	k := r.claimKinds[claimKind].kind
-	if k == nil {
-		return state
-	}
-	for _, needed := range k.RelatedKinds() {
-		s := r.related[needed.Key()].stateFor(needed)
-		if state.Reason == "" || state.Known && !s.Known || state.Reason == v1beta1.ReasonServed {
-			state = s
+	for name, all := range classKinds {
+		if slices.ContainsFunc(all, func(k *inventory.ClassKind) bool { return slices.ContainsFunc(k.RelatedKinds(), isIt) }) {
+			r.ofClasses.Notify(name)
 		}
 	}
-	return state
-}
-
-const permitRelated = "label a ClusterRole that allows list and watch with " + v1beta1.AggregateLabel + "=true"
-
-// stateFor a claim kind that needs these objects.
-func (k *relatedKind) stateFor(needed *rules.Kind) State {
-	resource, known := fmt.Sprintf("%q", needed.Key()), k.has(needed)
-	if k.watch != nil {
-		return k.state(known, true, stateMessages{
-			served:       "the objects that claims name are known",
-			stale:        "expressions see the last known objects of " + resource + ", because the API server no longer answers: ",
-			notPermitted: resource + ": ", permit: permitRelated,
-			notSynced: "the API server does not list the objects of " + resource + ": ",
-		})
-	}
-	s := notWatched(k.err, k.since)
-	s.Known, s.Message = known, resource+": "+whyRefused(k.err, permitRelated)
-	switch {
-	case errors.Is(k.err, errRelatedVersion):
-		s.Reason = v1beta1.ReasonVersionNotServed
-	case known && s.Reason == v1beta1.ReasonNotInstalled:
-		s.Message = "the API server serves no " + resource + ": to expressions, the related object is absent"
-	case known: // A CRD is about to be served.
-		s.Refused = false
-	}
-	return s
 }

@@ -144,7 +144,7 @@ func (w *relatedWorld) fault(name string) string {
 // tier of a plan as the claim kind that looks at it sees it.
 func (w *relatedWorld) tier(version, plan string) any {
 	w.t.Helper()
-	objects := w.Inventory.Snapshot()["as.example.org"].Related(plansResource, version)
+	objects := w.Inventory.Snapshot()["as.example.org"].Related(rules.Key{Resource: plansResource, Version: version})
 	if objects == nil {
 		return "unknown"
 	}
@@ -205,7 +205,7 @@ func TestRelatedIsWatched(t *testing.T) {
 		w.reconcile()
 		assert.Empty(t, w.fault(b))
 		assert.Equal(t, "lead", w.tier("", "p"), "We should hold what both look at.")
-		w.RelatedKinds.publish(first, inventory.NewObjects(first.kind, true, nil))
+		w.RelatedKinds.publish(first, inventory.NewObjects(first.kind, true, nil), nil)
 		assert.Equal(t, "lead", w.tier("", "p"), "We should not listen to a watch that was replaced.")
 
 		now := w.RelatedKinds.related[rules.Key{Resource: plansResource}]
@@ -296,7 +296,7 @@ func TestRelatedIsNotKnown(t *testing.T) {
 		},
 		"VersionNotServed": {
 			reason: "We should not take objects for absent that are there in another version.", version: "v2",
-			served: "v1", after: RetryAfter, fault: `the API server does not serve this version, "v2": set the version in spec.classes.related`,
+			served: "v1", after: RetryAfter, fault: `the API server does not serve this version, "v2": set the version of the related`,
 			state: v1beta1.ReasonVersionNotServed, message: `"plans.example.org/v2": the API server does not serve this version`,
 		},
 		"Forbidden": {
@@ -438,7 +438,7 @@ func TestRelatedObjectIsShared(t *testing.T) {
 		w.reconcile()
 		w.server.Set(func(s *controllertest.PlanServer) { s.Plans["new"], s.Asked = "iron", nil })
 		w.server.Delay = time.Second
-		kind := w.Inventory.Snapshot()[a].Related(plansResource, "").Kind
+		kind := w.Inventory.Snapshot()[a].Related(rules.Key{Resource: plansResource}).Kind
 		for range 100 {
 			go func() {
 				o, err := w.LiveReads.RelatedObject(t.Context(), "team", kind, "team", "new")

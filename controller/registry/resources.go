@@ -12,9 +12,9 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
-	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/openapi"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 const (
@@ -150,11 +150,11 @@ func (r *Registration) ProbeClasses(ctx context.Context, k *v1beta1.ClassKind, c
 	return State{Reason: v1beta1.ReasonServed, Classes: inventory.NewClasses(kind, nil)}
 }
 
-// ProbeRelated returns the state of each kind of object that claims of a kind name, if that is not served.
-func (r *Registration) ProbeRelated(ctx context.Context, k *selector.ClaimKind) (states []State) {
-	for _, needed := range k.RelatedKinds() {
+// ProbeRelated returns the state of each of these kinds of related objects that is not served.
+func (r *Registration) ProbeRelated(ctx context.Context, kinds []*rules.Kind) (states []State) {
+	for _, needed := range kinds {
 		if _, err := r.Resources.probe(ctx, needed.Resource, needed.Version, "list", "watch"); err != nil {
-			states = append(states, unwatchedRelated(needed, relatedErr(needed.Version, err), time.Time{}).stateFor(needed))
+			states = append(states, unwatchedRelated(needed, relatedErr(needed.Version, err), time.Time{}).stateFor(needed, ""))
 		}
 	}
 	return states

@@ -168,12 +168,12 @@ func (s *Writer) claimExpressions(k *v1beta1.ClaimKind, view *selector.View) (c 
 	return c
 }
 
-// relatedKnown reports whether the objects that the claims of a kind name are known, if they name any.
+// relatedKnown reports whether the objects that the claims or the classes of a kind name are known, if they name any.
 func relatedKnown(related registry.State) (c metav1.Condition) {
 	switch {
 	case related.Reason == "":
 		return c
-	case related.Known:
+	case related.Known && related.Reason != v1beta1.ReasonNamespaceUnknown:
 		return met(v1beta1.ConditionRelatedKnown, related.Reason, related.Message)
 	}
 	return failed(metav1.Condition{Type: v1beta1.ConditionRelatedKnown}, related.Reason, "%s", related.Message)

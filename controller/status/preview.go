@@ -57,7 +57,7 @@ func (p *Preview) ClaimKind(ctx context.Context, k *v1beta1.ClaimKind) (problems
 		names[i] = named.Name
 	}
 	problems = append(problems, p.unregistered(ctx, "spec.classes.kinds", "ClassKind", names, &v1beta1.ClassKind{})...)
-	for _, state := range p.Registration.ProbeRelated(ctx, kind) {
+	for _, state := range p.Registration.ProbeRelated(ctx, kind.RelatedKinds()) {
 		problems = append(problems, state.Message)
 	}
 	switch {
@@ -114,6 +114,9 @@ func conflicts(k *v1beta1.ClaimKind, all []v1beta1.ClaimKind) (problems []string
 func (p *Preview) ClassKind(ctx context.Context, k *v1beta1.ClassKind) []string {
 	problems := unmet(expressionsValid(rules.InvalidOfClasses(k), nil))
 	if state := p.Registration.ProbeClasses(ctx, k); state.Classes == nil {
+		problems = append(problems, state.Message)
+	}
+	for _, state := range p.Registration.ProbeRelated(ctx, rules.Kinds(rules.NewForClasses(k).RelatedFor())) {
 		problems = append(problems, state.Message)
 	}
 	names := make([]string, len(k.Spec.ClaimKinds))

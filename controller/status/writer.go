@@ -72,7 +72,9 @@ type (
 	}
 	relatedKinds interface {
 		OnRelatedChange(ctx context.Context, call func(claimKind string))
+		OnClassesRelatedChange(ctx context.Context, call func(classKind string))
 		RelatedState(claimKind string) registry.State
+		ClassesRelatedState(classKind string) registry.State
 	}
 	resources interface {
 		Served(ctx context.Context, k *v1beta1.ClassKind) bool
@@ -135,6 +137,7 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(loop.RequestsFrom(s.classTypes.changed.Add, statusDelay)).
 		WatchesRawSource(s.changes(s.rivals)).
 		WatchesRawSource(loop.RequestsFrom(onClassEntries, statusDelay)).
+		WatchesRawSource(loop.RequestsFrom(s.RelatedKinds.OnClassesRelatedChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.onClassCounts, classCountsDelay)).
 		Complete(loop.ByName(s.reconcileClassKind))
 	if err != nil {
@@ -204,7 +207,7 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	setConditions(&k.Status.Conditions, k.Generation, append(s.classConditions(k, state.Classes),
-		ready, registered, guarded)...)
+		ready, registered, guarded, relatedKnown(s.RelatedKinds.ClassesRelatedState(name)))...)
 	result := ctrl.Result{}
 	if s.ClassEntries.Problem() != "" {
 		result.RequeueAfter = registry.RetryAfter // No event reports when the problem passes.

@@ -257,6 +257,8 @@ func (f fixed) State(string) registry.State { return f.of }
 
 func (f fixed) RelatedState(string) registry.State { return f.related }
 
+func (f fixed) ClassesRelatedState(string) registry.State { return registry.State{} }
+
 func (fixed) LookUpClaims(_ context.Context, _ *v1beta1.ClaimKind, verbs ...string) (cluster.Resource, error) {
 	if !slices.Equal(verbs, []string{"create"}) {
 		return cluster.Resource{}, cluster.ErrUnsuitable

@@ -217,6 +217,7 @@ var results = [...]struct {
 	Number:   {"a number", []types.Kind{types.IntKind, types.UintKind, types.DoubleKind}},
 	Amount:   {"a number or a quantity", []types.Kind{types.StringKind, types.IntKind, types.UintKind, types.DoubleKind}},
 	Selector: {"a text, or a map of texts", []types.Kind{types.StringKind}}, // A map of texts: see is.
+	Time:     {"a time, or a text", []types.Kind{types.StringKind, types.TimestampKind}},
 	anything: {"a value", nil},
 }
 
@@ -272,10 +273,17 @@ const (
 	Namespace = "namespaceObject"
 	Request   = "request"
 	Related   = "related"
+	// ClassRelated objects are those that the class names, as Related are those that the claim names.
+	ClassRelated = "classRelated"
+	// RelatedObject is the related object itself.
+	RelatedObject = "object"
 )
 
 // variables of expressions, in the order in which they are shown.
-var variables = []string{Claim, Class, Namespace, Request, Related}
+var variables = []string{Claim, Class, Namespace, Request, Related, ClassRelated, RelatedObject}
+
+// hasObjects reports whether the fields of a variable are related objects.
+func hasObjects(variable string) bool { return variable == Related || variable == ClassRelated }
 
 // Result is the type that an expression must have.
 type Result int8
@@ -289,6 +297,8 @@ const (
 	Amount
 	// Selector is a text, or a map of texts.
 	Selector
+	// Time is a timestamp, or a text that is one in RFC 3339. An empty text is the zero time.
+	Time
 	// anything is the result of a part of an expression.
 	anything
 )
@@ -297,8 +307,9 @@ const (
 type Scope struct {
 	// Variables that it may use.
 	Variables []string
-	// Related are the names that may follow "related.".
-	Related []string
+	// Related are the names that may follow "related.", and ClassRelated those after "classRelated.", nil for any: class kinds have
+	// their own.
+	Related, ClassRelated []string
 }
 
 // Expression is compiled. It is immutable.
@@ -322,12 +333,15 @@ type field struct {
 // String is the expression as it was written, and a part of one as CEL writes it.
 func (e *Expression) String() string { return e.text }
 
-// Looks lists what the expression looks at in a variable, each path once, none below another. A path in Related starts with the name of the
-// object, and is never only that name: an expression that only asks whether there is the object looks at its metadata.name.
+// Looks lists what the expression looks at in a variable, each path once, none below another. A path in Related or ClassRelated starts with
+// the name of the object, and is never only that name: an expression that only asks whether there is the object looks at its metadata.name.
 func (e *Expression) Looks(variable string) []fields.Path { return e.looks[variable] }
 
 // Uses reports whether it looks at a variable at all.
 func (e *Expression) Uses(variable string) bool { return len(e.looks[variable]) > 0 }
+
+// UsesClass reports whether it looks at the class, or at an object that the class names.
+func (e *Expression) UsesClass() bool { return e.Uses(Class) || e.Uses(ClassRelated) }
 
 // What follows keeps values of claims and classes from functions whose cost cannot be computed from the length of their arguments.
 

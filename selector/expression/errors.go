@@ -94,8 +94,8 @@ func kindOfError(text string) string {
 }
 
 // absentError is an error of an evaluation that wraps ErrAbsent.
-type absentError struct{ name string }
+type absentError struct{ variable, name string }
 
-func (e *absentError) Error() string { return "there is no " + fields.Path{e.name}.In(Related) }
+func (e *absentError) Error() string { return "there is no " + fields.Path{e.name}.In(e.variable) }
 
 func (e *absentError) Unwrap() error { return ErrAbsent }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -29,13 +30,21 @@ func (b *Budget) take(cost uint64) error {
 	return nil
 }
 
+// lookUpCost is that of a related object which a class names: 1 µs, among 10,000 objects.
+const lookUpCost = 20
+
+// LookUp pays for a look-up of a related object.
+func (b *Budget) LookUp() error { return b.take(lookUpCost) }
+
 // Input has the values of the variables. Those that an expression may use must be set.
 type Input struct {
 	// Claim, Namespace and Request are of map[string]any or *Object, or nil.
 	Claim, Namespace, Request any
 	Class                     *Object
-	// Related objects by name, without those that are absent.
-	Related map[string]any
+	// Related objects by name, without those that are absent: those that the claim names, and those that the class names.
+	Related, ClassRelated map[string]any
+	// Object is a related object, while it is decoded.
+	Object *Object
 
 	// left is what the evaluation under way may still cost.
 	left uint64
@@ -55,6 +64,12 @@ func (in *Input) variable(name string) any {
 		return in.Request
 	case Related:
 		return in.Related
+	case ClassRelated:
+		return in.ClassRelated
+	case RelatedObject:
+		if in.Object != nil {
+			return in.Object
+		}
 	}
 	return nil
 }
@@ -115,6 +130,24 @@ func number(n types.Uint) any {
 		return float64(n)
 	}
 	return int64(n)
+}
+
+// Time evaluates an expression for a time. The zero time is that of an empty text.
+func (e *Expression) Time(in *Input, budget *Budget) (time.Time, error) {
+	v, err := e.eval(in, budget)
+	if err != nil {
+		return time.Time{}, err
+	}
+	switch v := v.(type) {
+	case types.Timestamp:
+		return v.Time, nil
+	case types.String:
+		if v == "" {
+			return time.Time{}, nil
+		}
+		return time.Parse(time.RFC3339, string(v))
+	}
+	return time.Time{}, typeError(Time, v)
 }
 
 // Value evaluates any expression: the result is as JSON is decoded, with int64 and float64.
@@ -191,15 +224,15 @@ func (e *Expression) evalError(in *Input, err error) error {
 	if long := (*tooLongError)(nil); errors.As(err, &long) {
 		return errors.New(e.describe(in, long))
 	}
-	return &failure{e, in.Related, err}
+	return &failure{e, in.Related, in.ClassRelated, err}
 }
 
 // failure is the error of an evaluation. What it says is made where somebody reads it: it may go through a long text, and one expression
 // may fail for thousands of classes.
 type failure struct {
-	of      *Expression
-	related map[string]any
-	err     error
+	of                    *Expression
+	related, classRelated map[string]any
+	err                   error
 }
 
 func (f *failure) Error() string { return f.read().Error() }
@@ -216,7 +249,10 @@ func (f *failure) read() error {
 	if isKey {
 		isName := func(p fields.Path) bool { return p[0] == name }
 		if _, present := f.related[name]; !present && slices.ContainsFunc(e.looks[Related], isName) {
-			return &absentError{name}
+			return &absentError{Related, name}
+		}
+		if _, present := f.classRelated[name]; !present && slices.ContainsFunc(e.looks[ClassRelated], isName) {
+			return &absentError{ClassRelated, name}
 		}
 		if e.names(name) {
 			return errors.New("no such key: " + truncate.String(name, v1beta1.MaxShownBytes))
@@ -266,8 +302,8 @@ func (e *Expression) describe(in *Input, long *tooLongError) string {
 			if _, err := find(in.variable(variable), path); !errors.Is(err, long) {
 				continue
 			}
-			if variable == Related {
-				variable = path[:1].In(Related)
+			if hasObjects(variable) {
+				variable = path[:1].In(variable)
 			}
 			return long.in(variable)
 		}

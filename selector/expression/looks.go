@@ -126,14 +126,14 @@ func (s *search) add(f look, ident ast.Expr) {
 	case len(f.path) == 0:
 		s.fail(ident, "name a field of "+f.variable)
 		return
-	case f.variable == Related:
-		if !slices.Contains(s.scope.Related, f.path[0]) {
-			s.fail(ident, s.scope.relatedWords(f.path[0]))
+	case hasObjects(f.variable):
+		if names := s.scope.objects(f.variable); names != nil && !slices.Contains(names, f.path[0]) {
+			s.fail(ident, relatedWords(f.variable, names, f.path[0]))
 			return
 		}
 		if len(f.path) == 1 {
 			if !f.presence {
-				s.fail(ident, "name a field of "+f.path.In(Related))
+				s.fail(ident, "name a field of "+f.path.In(f.variable))
 				return
 			}
 			f.path = append(f.path, "metadata", "name")
@@ -142,15 +142,23 @@ func (s *search) add(f look, ident ast.Expr) {
 	s.found = append(s.found, f)
 }
 
+// objects that may be related in a variable, nil for any.
+func (s Scope) objects(variable string) []string {
+	if variable == ClassRelated {
+		return s.ClassRelated
+	}
+	return append([]string{}, s.Related...)
+}
+
 // relatedWords say that there is no related object of this name, and which there are.
-func (s Scope) relatedWords(name string) string {
-	text := "there is no " + fields.Path{name}.In(Related) + " here"
-	if len(s.Related) == 0 {
+func relatedWords(variable string, names []string, name string) string {
+	text := "there is no " + fields.Path{name}.In(variable) + " here"
+	if len(names) == 0 {
 		return text
 	}
-	all := make([]string, len(s.Related))
-	for i, r := range s.Related {
-		all[i] = Related + "." + r
+	all := make([]string, len(names))
+	for i, r := range names {
+		all[i] = variable + "." + r
 	}
 	return text + "; there is " + strings.Join(all, ", ")
 }

@@ -68,7 +68,7 @@ func (e *Expression) narrow(term *Expression) {
 	}
 }
 
-// Equality returns the two sides of class.PATH == VALUE, where VALUE does not use class, and
+// Equality returns the two sides of class.PATH == VALUE, where VALUE uses neither class nor classRelated, and
 // is a text, a number, true, false or null, as far as its type is known.
 func (e *Expression) Equality() (class fields.Path, value *Expression, ok bool) {
 	root := e.ast.Expr()
@@ -82,7 +82,7 @@ func (e *Expression) Equality() (class fields.Path, value *Expression, ok bool) 
 			continue
 		}
 		other, err := e.part(sides[1-i], anything)
-		if err == nil && !other.Uses(Class) && isScalar(other.ast.GetType(other.ast.Expr().ID())) {
+		if err == nil && !other.UsesClass() && isScalar(other.ast.GetType(other.ast.Expr().ID())) {
 			return of.plain.path, other, true
 		}
 	}

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -66,6 +67,28 @@ func (s *Classes) With(c *Class) *Classes {
 		return s
 	}
 	return s.changed(old, c)
+}
+
+// WithAll returns the classes with these, which replace those of their names. It returns s itself if nothing has changed.
+func (s *Classes) WithAll(classes []*Class) *Classes {
+	if len(classes) <= minChanged {
+		for _, c := range classes {
+			s = s.With(c)
+		}
+		return s
+	}
+	all := make(map[className]*Class, s.Len())
+	s.Each(func(c *Class) { all[c.name()] = c })
+	changed := false
+	for _, c := range classes {
+		if old := all[c.name()]; old == nil || !old.equal(c) {
+			all[c.name()], changed = c, true
+		}
+	}
+	if !changed {
+		return s
+	}
+	return newClasses(s.Kind, slices.Collect(maps.Values(all)), s.derived)
 }
 
 // Without returns the classes without the one of this name.

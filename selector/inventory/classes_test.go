@@ -168,7 +168,7 @@ func TestList(t *testing.T) {
 		n := className{fmt.Sprint(random.IntN(5)), fmt.Sprint(random.IntN(200))}
 		// First it grows, and then it shrinks to nothing.
 		if random.IntN(steps) > i {
-			model[n] = object{n, new(expression.Object)}
+			model[n] = object{className: n, fields: new(expression.Object)}
 			l = l.with(n, model[n])
 		} else {
 			delete(model, n)

@@ -50,6 +50,8 @@ type ClassKind struct {
 	Reserving *sync.Mutex
 
 	ForClaims *rules.ForClasses
+	// Related are the objects that a class names.
+	Related []rules.Relation
 	// fields are held of each class, and reads are all that is read of one for expressions.
 	fields, reads *expression.Fields
 	// Fault of the registration, nil if there is none.
@@ -75,7 +77,8 @@ func NewClassKind(k *v1beta1.ClassKind, kind schema.GroupVersionKind, namespaced
 	c.setLimits(k.Spec.Capacity)
 	c.ForClaims = rules.NewForClasses(k)
 	c.Fault = FaultOf("class kind", k.Name, c.ForClaims.Invalid)
-	held := rules.FitLooks(c.ForClaims.Fits)
+	c.Related = c.ForClaims.RelatedFor(claimKinds...)
+	held := append(rules.FitLooks(c.ForClaims.Fits), c.looksLater()...)
 	for _, claimKind := range claimKinds {
 		held = append(held, rules.NewForClaims(claimKind).LooksAtClass...)
 	}
@@ -88,7 +91,8 @@ func NewClassKind(k *v1beta1.ClassKind, kind schema.GroupVersionKind, namespaced
 // Same reports whether classes of both are read and offered in the same way.
 func (k *ClassKind) Same(o *ClassKind) bool {
 	return k.Revision == o.Revision && k.GroupVersionKind == o.GroupVersionKind && k.Namespaced == o.Namespaced &&
-		slices.Equal(k.ClaimKinds, o.ClaimKinds) && slices.EqualFunc(k.fields.Paths(), o.fields.Paths(), slices.Equal)
+		slices.Equal(k.ClaimKinds, o.ClaimKinds) && slices.EqualFunc(k.fields.Paths(), o.fields.Paths(), slices.Equal) &&
+		slices.EqualFunc(k.Related, o.Related, func(a, b rules.Relation) bool { return a.Kind.Same(b.Kind) })
 }
 
 // WeightByExpression reports whether an expression says how heavy a class is.

@@ -98,7 +98,7 @@ const tooLongText = "(too long)"
 // evaluate the expressions of the kind that look at the class alone, and keep the fields that others look at.
 func (c *Class) evaluate(meta metav1.Object, content map[string]any) {
 	k := c.Kind
-	if len(k.reads.Paths()) == 0 {
+	if len(k.reads.Paths())+len(k.Related) == 0 {
 		return
 	}
 	content = k.content(meta, content)
@@ -106,7 +106,8 @@ func (c *Class) evaluate(meta metav1.Object, content map[string]any) {
 		c.Fields = k.fields.Project(content)
 	}
 	r := k.ForClaims
-	if r.OfferWhen == nil && r.IsDefault == nil && r.Weight == nil && len(r.Limits) == 0 {
+	evaluates := r.OfferWhen != nil || r.IsDefault != nil || r.Weight != nil || len(r.Limits) > 0
+	if !evaluates && len(k.Related) == 0 {
 		return
 	}
 	in := expression.Input{Class: k.reads.Project(content)}
@@ -124,13 +125,20 @@ func (c *Class) evaluate(meta metav1.Object, content map[string]any) {
 			c.OfferErr = invalidClass(truncate.String(err.Error(), v1beta1.MaxShownBytes))
 		}
 	}
-	if r.Weight != nil {
-		value, err := r.Weight.Number(&in, &budget)
+	c.evaluateValues(false, &in, &budget)
+	c.nameObjects(&in, &budget)
+}
+
+// evaluateValues of a class: its weight, and the limits of its capacity. derived ones look at what the class names.
+func (c *Class) evaluateValues(derived bool, in *expression.Input, budget *expression.Budget) {
+	k, r := c.Kind, c.Kind.ForClaims
+	if r.Weight != nil && r.Weight.Uses(expression.ClassRelated) == derived {
+		value, err := r.Weight.Number(in, budget)
 		if k.readWeight(c, value, field.NewPath("metadata", "name")); err != nil {
 			c.WeightErr = k.failed("spec.weight.expression", err, "and counts as 1")
 		}
 	}
-	c.evaluateCapacity(&in, &budget)
+	c.evaluateCapacity(derived, in, budget)
 }
 
 func invalidClass(detail string) *field.Error {

@@ -1,6 +1,8 @@
 package inventory
 
 import (
+	"slices"
+	"time"
 	"unique"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -12,15 +14,18 @@ import (
 // Objects are all objects of a related kind. They are immutable, as Classes are.
 type Objects struct {
 	Kind *rules.Kind
-	// Namespaced objects are in the namespace of the claim, unless the ClaimKind says so.
+	// Namespaced objects are in the namespace of the claim or the class, unless the registration says so.
 	Namespaced bool
 
 	objects list[object]
+	// at is the time by which objects are expired, and next the first at which one may expire, zero if none does.
+	at, next time.Time
 }
 
 type object struct {
 	className
 	fields *expression.Object
+	until  []time.Time // as Kind.Until has them
 }
 
 func (o object) name() className { return o.className }
@@ -29,9 +34,59 @@ func (o object) name() className { return o.className }
 func NewObjects(kind *rules.Kind, namespaced bool, objects map[types.NamespacedName]*expression.Object) *Objects {
 	all := make([]object, 0, len(objects))
 	for name, o := range objects {
-		all = append(all, object{nameOf(name.Namespace, name.Name), o})
+		all = append(all, object{nameOf(name.Namespace, name.Name), o, kind.Until(o)})
 	}
-	return &Objects{kind, namespaced, newList(all)}
+	o := &Objects{Kind: kind, Namespaced: namespaced, objects: newList(all)}
+	for _, one := range all {
+		o.expect(one, time.Time{})
+	}
+	return o
+}
+
+// expect an object to expire after a time.
+func (o *Objects) expect(one object, after time.Time) {
+	for _, until := range one.until {
+		if until.After(after) && (o.next.IsZero() || until.Before(o.next)) {
+			o.next = until
+		}
+	}
+}
+
+// AsOf a time, other objects may be expired.
+func (o *Objects) AsOf(now time.Time) *Objects {
+	next := *o
+	next.at = now
+	return &next
+}
+
+// Expire returns the objects as of a time, with the names of those that have expired since. They are the same if none has.
+func (o *Objects) Expire(now time.Time) (next *Objects, names []types.NamespacedName) {
+	if o == nil || o.next.IsZero() || o.next.After(now) {
+		return o, nil
+	}
+	next = o.AsOf(now)
+	next.next = time.Time{}
+	o.objects.each(func(one object) {
+		next.expect(one, now)
+		if slices.ContainsFunc(one.until, func(t time.Time) bool { return passed(t, now) && !passed(t, o.at) }) {
+			names = append(names, types.NamespacedName{Namespace: one.namespace, Name: one.className.name})
+		}
+	})
+	return next, names
+}
+
+func passed(until, at time.Time) bool { return !until.IsZero() && !until.After(at) }
+
+// Expired is how many objects of a relation are expired.
+func (o *Objects) Expired(of *rules.Kind) (n int) {
+	if at := o.Kind.Expiry(of); at >= 0 {
+		o.objects.each(func(one object) {
+			if passed(one.until[at], o.at) {
+				n++
+			}
+		})
+	}
+	return n
 }
 
 // nameOf an object. The objects of a namespace share its name.
@@ -43,7 +98,10 @@ func (o *Objects) With(namespace, name string, fields *expression.Object) *Objec
 		return o
 	}
 	of := nameOf(namespace, name)
-	return &Objects{o.Kind, o.Namespaced, o.objects.with(of, object{of, fields})}
+	next, one := *o, object{of, fields, o.Kind.Until(fields)}
+	next.objects = o.objects.with(of, one)
+	next.expect(one, time.Time{})
+	return &next
 }
 
 // Without returns the objects without the one of this name.
@@ -51,7 +109,9 @@ func (o *Objects) Without(namespace, name string) *Objects {
 	if o.Find(namespace, name) == nil {
 		return o
 	}
-	return &Objects{o.Kind, o.Namespaced, o.objects.with(className{namespace, name})}
+	next := *o
+	next.objects = o.objects.with(className{namespace, name})
+	return &next
 }
 
 // Find returns an object, nil if it is not known.
@@ -61,6 +121,24 @@ func (o *Objects) Find(namespace, name string) *expression.Object {
 	}
 	found, _ := o.objects.find(className{namespace, name})
 	return found.fields
+}
+
+// Valid returns an object of a relation, nil if it is not known or expired.
+func (o *Objects) Valid(of *rules.Kind, namespace, name string) (valid *expression.Object, isExpired bool) {
+	if o == nil {
+		return nil, false
+	}
+	found, _ := o.objects.find(className{namespace, name})
+	if at := o.Kind.Expiry(of); found.fields != nil && at >= 0 && passed(found.until[at], o.at) {
+		return nil, true
+	}
+	return found.fields, false
+}
+
+// IsExpired reports whether an object is expired at a time, by any of the expiries.
+func (o *Objects) IsExpired(namespace, name string, now time.Time) bool {
+	found, _ := o.objects.find(className{namespace, name})
+	return slices.ContainsFunc(found.until, func(t time.Time) bool { return passed(t, now) })
 }
 
 // Len returns the number of objects.

@@ -272,8 +272,11 @@ func (d *Demand) Unlinked(classes *ClassKind) *Fault {
 	missesFit := slices.ContainsFunc(classes.ForClaims.Fits, func(f *rules.Fit) bool {
 		return !slices.ContainsFunc(d.rules.LinkedFits, func(l rules.LinkedFit) bool { return l.Name == f.Name })
 	})
+	missesFields := slices.ContainsFunc(classes.Related, func(r rules.Relation) bool {
+		return !r.Kind.Fields.Covers(rules.OfObject(d.rules.LooksAtClassRelated, r.Kind.Name)...)
+	})
 	looks := classes.ForClaims
-	if !missesFit && classes.fields.Covers(d.rules.LooksAtClass...) && d.reader.LooksAt.Covers(looks.LooksAtClaim...) &&
+	if !missesFit && !missesFields && classes.fields.Covers(d.rules.LooksAtClass...) && d.reader.LooksAt.Covers(looks.LooksAtClaim...) &&
 		d.rules.CoversNamespace(looks.LooksAtNamespace...) {
 		return nil
 	}

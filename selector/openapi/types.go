@@ -16,7 +16,7 @@ import (
 )
 
 // Types are the schemas of what expressions see, by variable: of a claim or a class those of all kinds that may be meant, nil for
-// one that is not known. A related object is related.NAME.
+// one that is not known. A related object is related.NAME, or classRelated.NAME.
 type Types map[string][]*Schema
 
 // TypeOf the field of a variable at a path, empty if it is not known, or not the same in all schemas. The error means that
@@ -66,17 +66,38 @@ func (s Source) MistypedOfClaims(ctx context.Context, k *v1beta1.ClaimKind, clas
 	if len(of.LooksAtClaim) > 0 {
 		types[expression.Claim] = []*Schema{s.OfClaims(k)}
 	}
+	s.addExpiring(types, of.Related)
 	for _, r := range of.Related {
 		if len(r.Kind.Fields.Paths()) > 0 {
 			types[expression.Related+"."+r.Kind.Name] = []*Schema{s.Of(r.Kind.Resource, r.Kind.Version)}
 		}
 	}
-	if len(of.LooksAtClass) > 0 {
-		for _, c := range classKinds {
+	for _, c := range classKinds {
+		if len(of.LooksAtClass) > 0 {
 			types[expression.Class] = append(types[expression.Class], s.Of(c.Name, ""))
 		}
+		s.addClassRelated(types, rules.NewForClasses(c).Related, of.LooksAtClassRelated)
 	}
 	return of.Mistyped(ctx, types.TypeOf)
+}
+
+// addExpiring adds the schemas of the objects that expire. Nothing is known of their fields if their schemas differ.
+func (s Source) addExpiring(types Types, related []rules.Relation) {
+	for _, r := range related {
+		if len(r.Kind.Expiries) > 0 {
+			types[expression.RelatedObject] = append(types[expression.RelatedObject], s.Of(r.Kind.Resource, r.Kind.Version))
+		}
+	}
+}
+
+// addClassRelated adds the schemas of the objects that classes of a kind name, where expressions look at these.
+func (s Source) addClassRelated(types Types, related []rules.Relation, looks []fields.Path) {
+	for _, r := range related {
+		if len(rules.OfObject(looks, r.Kind.Name)) > 0 {
+			name := expression.ClassRelated + "." + r.Kind.Name
+			types[name] = append(types[name], s.Of(r.Kind.Resource, r.Kind.Version))
+		}
+	}
 }
 
 // MistypedOfClasses are those of a ClassKind, which serves some ClaimKinds.
@@ -88,6 +109,8 @@ func (s Source) MistypedOfClasses(ctx context.Context, k *v1beta1.ClassKind, cla
 			types[expression.Claim] = append(types[expression.Claim], s.OfClaims(c))
 		}
 	}
+	s.addClassRelated(types, of.Related, of.LooksAtClassRelated)
+	s.addExpiring(types, of.Related)
 	return of.Mistyped(ctx, types.TypeOf)
 }
 

@@ -46,9 +46,9 @@ func (l *looks) addFit(to *[]*Fit, list string, f v1beta1.Fit, scope expression.
 	}
 	for _, term := range whole.Terms() {
 		path, value, isEqual := term.Equality()
-		usesOthers := term.Uses(expression.Claim) || !ReadsClaimAlone(term)
+		usesOthers := term.Uses(expression.Claim) || term.Uses(expression.ClassRelated) || !ReadsClaimAlone(term)
 		switch {
-		case !term.Uses(expression.Class):
+		case !term.UsesClass():
 			compiled.OfClaim = append(compiled.OfClaim, term)
 		case !usesOthers && !looksAtStatus(term): // No seat may depend on the status, which is not guarded.
 			compiled.OfClass = append(compiled.OfClass, term)

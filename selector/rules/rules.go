@@ -43,17 +43,10 @@ type ForClaims struct {
 	shared *ForClaims
 }
 
-// Relation says which object a claim names.
-type Relation struct {
-	Kind *Kind
-	// ObjectName and objectNamespace are expressions for those of the object, the latter nil
-	// if there is none. Their fields of the ClaimKind are for errors.
-	ObjectName, ObjectNamespace *expression.Expression
-	NameField, NamespaceField   string
-}
-
 // ForClasses are the expressions of a ClassKind.
 type ForClasses struct {
+	Related                      []Relation
+	FitsSeeRelated               bool // FitsSeeRelated reports whether a fit looks at an object that the class names.
 	Fits                         []*Fit
 	OfferWhen, IsDefault, Weight *expression.Expression
 	// Limits are those of each quantity of the capacity, nil where there is no expression.
@@ -65,11 +58,12 @@ type ForClasses struct {
 // looks are what the expressions of a registration look at, and those that do not compile.
 type looks struct {
 	LooksAtClaim, LooksAtClass, LooksAtNamespace []fields.Path
-	related                                      map[string][]fields.Path
-	usesRequest                                  bool
-	Invalid                                      []Invalid
-	compiled                                     []compiledField
-	budget                                       expression.Budget
+	// LooksAtClassRelated begin with the name of the object, as those in related do.
+	LooksAtClassRelated, related []fields.Path
+	usesRequest                  bool
+	Invalid                      []Invalid
+	compiled                     []compiledField
+	budget                       expression.Budget
 }
 
 func newLooks() looks { return looks{budget: expression.Budget{Left: v1beta1.MaxCompileCost}} }
@@ -158,17 +152,9 @@ func compile(k *v1beta1.ClaimKind) *ForClaims {
 	r := &ForClaims{looks: newLooks()}
 	s := &k.Spec
 	for i, related := range s.Classes.Related {
-		field := "spec.classes.related[" + related.Name + "]"
-		before := scopeOf(s, i)
-		rule := Relation{
-			Kind:      &Kind{Name: related.Name, Resource: related.Resource, Version: related.Version},
-			NameField: field + ".nameExpression", NamespaceField: field + ".namespaceExpression",
-		}
-		rule.ObjectName = r.compile(rule.NameField, related.NameExpression, expression.Text, before)
-		rule.ObjectNamespace = r.compile(rule.NamespaceField, related.NamespaceExpression, expression.Text, before)
-		r.Related = append(r.Related, rule)
+		r.Related = append(r.Related, r.compileRelation("spec.classes.related", related, scopeOf(s, i)))
 	}
-	ofClaim, ofBoth := Scope(s), Scope(s, expression.Class)
+	ofClaim, ofBoth := Scope(s), Scope(s, expression.Class, expression.ClassRelated)
 	r.BindWhen = r.compile("spec.claims.when", s.Claims.When, expression.Bool, ofClaim)
 	r.SelectorFrom = r.compile("spec.selector.expression", s.Selector.Expression, expression.Selector, ofClaim)
 	for _, f := range s.Classes.Fits {
@@ -182,7 +168,7 @@ func compile(k *v1beta1.ClaimKind) *ForClaims {
 		r.PartitionClass = r.compileGuarded("spec.classes.partition.class", s.Classes.Partition.Class, expression.Text)
 	}
 	for i := range r.Related {
-		r.Related[i].Kind.Fields = expression.NewFields(r.related[r.Related[i].Kind.Name]...)
+		r.Related[i].Kind.setFields(r.related)
 	}
 	return r
 }
@@ -209,9 +195,19 @@ func Scope(s *v1beta1.ClaimKindSpec, more ...string) expression.Scope {
 	return scope
 }
 
-// ofFits is the scope of the fits of a ClassKind.
-var ofFits = expression.Scope{Variables: []string{expression.Claim, expression.Class, expression.Namespace}}
+// scopeOfClass is that of an expression of a ClassKind which sees the class, the first of the objects that the class names, and more.
+func scopeOfClass(s *v1beta1.ClassKindSpec, related int, more ...string) expression.Scope {
+	scope := expression.Scope{Variables: append([]string{expression.Class}, more...), ClassRelated: []string{}}
+	for _, r := range s.Related[:related] {
+		scope.ClassRelated = append(scope.ClassRelated, r.Name)
+	}
+	if related > 0 {
+		scope.Variables = append(scope.Variables, expression.ClassRelated)
+	}
+	return scope
+}
 
+// ofClassAlone is the scope of what must be as it was when the class was reviewed.
 var ofClassAlone = expression.Scope{Variables: []string{expression.Class}}
 
 // NewForClasses compiles the expressions of a ClassKind.
@@ -220,14 +216,20 @@ func NewForClasses(k *v1beta1.ClassKind) *ForClasses {
 }
 
 func compileForClasses(k *v1beta1.ClassKind) *ForClasses {
-	r := &ForClasses{looks: newLooks()}
-	for _, f := range k.Spec.Fits {
-		r.addFit(&r.Fits, "spec.fits", f, ofFits)
+	r, all := &ForClasses{looks: newLooks()}, len(k.Spec.Related)
+	for i, related := range k.Spec.Related {
+		r.Related = append(r.Related, r.compileRelation("spec.related", related, scopeOfClass(&k.Spec, i)))
 	}
+	before := len(r.LooksAtClassRelated)
+	for _, f := range k.Spec.Fits {
+		r.addFit(&r.Fits, "spec.fits", f, scopeOfClass(&k.Spec, all, expression.Claim, expression.Namespace))
+	}
+	r.FitsSeeRelated = len(r.LooksAtClassRelated) > before
 	r.OfferWhen = r.compile("spec.offerWhen", k.Spec.OfferWhen, expression.Bool, ofClassAlone)
-	r.Weight = r.compile("spec.weight.expression", k.Spec.Weight.Expression, expression.Number, ofClassAlone)
+	ofClass := scopeOfClass(&k.Spec, all)
+	r.Weight = r.compile("spec.weight.expression", k.Spec.Weight.Expression, expression.Number, ofClass)
 	r.IsDefault = r.compileGuarded("spec.default.expression", k.Spec.Default.Expression, expression.Bool)
-	r.addLimits(k.Spec.Capacity)
+	r.addLimits(k.Spec.Capacity, ofClass)
 	return r
 }
 
@@ -277,12 +279,8 @@ func (l *looks) compile(field string, text v1beta1.Expression, result expression
 	l.LooksAtClaim = append(l.LooksAtClaim, e.Looks(expression.Claim)...)
 	l.LooksAtClass = append(l.LooksAtClass, e.Looks(expression.Class)...)
 	l.LooksAtNamespace = append(l.LooksAtNamespace, e.Looks(expression.Namespace)...)
-	for _, p := range e.Looks(expression.Related) {
-		if l.related == nil {
-			l.related = map[string][]fields.Path{}
-		}
-		l.related[p[0]] = append(l.related[p[0]], p[1:])
-	}
+	l.LooksAtClassRelated = append(l.LooksAtClassRelated, e.Looks(expression.ClassRelated)...)
+	l.related = append(l.related, e.Looks(expression.Related)...)
 	l.usesRequest = l.usesRequest || e.Uses(expression.Request)
 	return e
 }
@@ -345,41 +343,4 @@ func ServedNames(k *v1beta1.ClassKind, served []*v1beta1.ClaimKind) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-// namespaces is the resource of what expressions see as namespace.
-const namespaces = "namespaces"
-
-// Key identifies a related kind.
-type Key struct{ Resource, Version string }
-
-// String is RESOURCE, or RESOURCE/VERSION.
-func (k Key) String() string {
-	if k.Version == "" {
-		return k.Resource
-	}
-	return k.Resource + "/" + k.Version
-}
-
-// Kind is a resource whose objects claims name: the related ones of ClaimKinds, and Namespaces.
-type Kind struct {
-	// Name of the object in expressions; empty for Namespaces, and for the kind of several.
-	Name string
-	// Resource is <plural>.<group>, and Version empty for the one that the API server prefers.
-	Resource, Version string
-	// Fields that expressions look at.
-	Fields *expression.Fields
-}
-
-// Key identifies the kind.
-func (k *Kind) Key() Key { return Key{k.Resource, k.Version} }
-
-// MetadataOnly reports whether expressions look at nothing but metadata.
-func (k *Kind) MetadataOnly() bool {
-	return !slices.ContainsFunc(k.Fields.Paths(), func(p fields.Path) bool { return p[0] != "metadata" })
-}
-
-// Same reports whether the same fields of the same objects are looked at.
-func (k *Kind) Same(o *Kind) bool {
-	return k.Key() == o.Key() && slices.EqualFunc(k.Fields.Paths(), o.Fields.Paths(), slices.Equal)
 }

@@ -501,7 +501,7 @@ func TestExplainCluster(t *testing.T) {
 		"RelatedVersionNotServed": {
 			reason: "We should not take objects for absent that are there in another version.",
 			base:   relating, answers: object{claimKindsPath: relatingTo(`"nameExpression": "'standard'", "version": "v2"`)},
-			status: exit.Failed, want: []string{"cannot be decided", `"plans.example.org/v2"`, "set the version in spec.classes.related"},
+			status: exit.Failed, want: []string{"cannot be decided", `"plans.example.org/v2"`, "set the version of the related object"},
 		},
 		"RelatedNotServed": {
 			reason:  "We should take an object of a kind that is not installed as absent.",

@@ -114,6 +114,11 @@ func (w *World) Check(ctx context.Context, change Change) (unused []string, err 
 			resources.Insert(related.Resource)
 		}
 	}
+	for i := range w.ClassKinds {
+		for _, related := range w.ClassKinds[i].Spec.Related {
+			resources.Insert(related.Resource)
+		}
+	}
 	for name := range resources {
 		of, err := w.Resolve(ctx, name, "")
 		if err != nil && !NotServed(err) {

@@ -223,7 +223,11 @@ func (w *World) Kind(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, error) {
 		paths = selector.CheckPaths(kind, s.paths)
 	}
 	kind.SetPaths(paths)
-	v.View = selector.NewView(kind, slices.Clone(v.Serving))
+	related, fault, err := v.relate(ctx, kind)
+	if err != nil {
+		return nil, err
+	}
+	v.View = selector.NewView(kind, slices.Clone(v.Serving)).WithRelated(related)
 	if reason, text := v.View.PathsProblem(paths); reason != "" {
 		v.Paths = &inventory.Fault{Reason: reason, Text: text}
 		if reason == v1beta1.ReasonReferenceRefused || reason == v1beta1.ReasonAllReferencesRefused {
@@ -237,10 +241,7 @@ func (w *World) Kind(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, error) {
 		invalid := schemas.MistypedOfClasses(ctx, ck, rules.Served(ck, w.ClaimKinds))
 		v.Invalid = append(v.Invalid, InvalidOf("classkind/"+ck.Name, invalid)...)
 	}
-	v.View.Fault = cmp.Or(selector.ConflictOf(k, w.ClaimKinds), v.View.Fault)
-	if err := v.relate(ctx); err != nil {
-		return nil, err
-	}
+	v.View.Fault = cmp.Or(selector.ConflictOf(k, w.ClaimKinds), v.View.Fault, fault)
 	for _, leftOut := range v.View.LeftOut {
 		v.note("%v", v.View.FaultOf(leftOut.Name))
 	}

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	lookup "github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
@@ -31,25 +34,75 @@ func (w *World) namespace(ctx context.Context, name string) (content map[string]
 	return merged(found, all), found != nil, nil
 }
 
-// relate has the view know the kinds of the objects that its claims name. The objects are read one by one.
-func (k *Kind) relate(ctx context.Context) error {
-	var objects []*inventory.Objects
-	for _, kind := range k.View.Kind.RelatedKinds() {
-		of, err := k.world.Resolve(ctx, kind.Resource, kind.Version, "list", "watch")
+// relate returns the related objects of a claim kind, and of its classes. Those that claims name are read one by one, when a claim names
+// them. The fault is that they cannot be known, nil if they can.
+func (k *Kind) relate(ctx context.Context, kind *selector.ClaimKind) (objects []*inventory.Objects, fault *inventory.Fault, err error) {
+	kinds := kind.RelatedKinds()
+	for _, s := range k.Serving {
+		kinds = append(kinds, s.Kind.RelatedKinds()...)
+	}
+	for _, of := range rules.Union(kinds...) {
+		found, err := k.world.Resolve(ctx, of.Resource, of.Version, "list", "watch")
 		if err != nil && !NotServed(err) {
-			return fmt.Errorf("cannot find the kind of the related %s: %w", kind.Resource, err)
+			return nil, nil, fmt.Errorf("cannot find the kind of the related %s: %w", of.Resource, err)
 		}
 		if err != nil && !errors.Is(err, lookup.ErrNotInstalled) { // The objects may be there.
-			if kind.Version != "" && !errors.Is(err, lookup.ErrUnsuitable) {
-				err = fmt.Errorf("version %q is not served: "+
-					"set the version in spec.classes.related to one that is, or leave it out", kind.Version)
+			if of.Version != "" && !errors.Is(err, lookup.ErrUnsuitable) {
+				err = fmt.Errorf("version %q is not served: set the version of the related object "+
+					"to one that is, or leave it out", of.Version)
 			}
-			k.View.Fault = cmp.Or(k.View.Fault, &inventory.Fault{Reason: v1beta1.ReasonRelatedMissing, Text: fmt.Sprintf(
-				"the objects of %q, at which expressions of claim kind %q look, cannot be known: %v", kind.Key(), k.View.Kind.Name, err)})
+			fault = cmp.Or(fault, &inventory.Fault{Reason: v1beta1.ReasonRelatedMissing, Text: fmt.Sprintf(
+				"the objects of %q, at which expressions for claims of %q look, cannot be known: %v", of.Key(), kind.Name, err)})
 		}
-		objects = append(objects, inventory.NewObjects(kind, of.Namespaced, nil))
+		objects = append(objects, inventory.NewObjects(of, found.Namespaced, nil).AsOf(time.Now()))
 	}
-	k.View = k.View.WithRelated(objects)
+	return objects, fault, k.relateClasses(ctx, objects)
+}
+
+// relateClasses reads the objects that classes name, and derives the classes. One may be named by another before it.
+func (k *Kind) relateClasses(ctx context.Context, objects []*inventory.Objects) error {
+	type object struct {
+		key             rules.Key
+		namespace, name string
+	}
+	of := func(key rules.Key) *inventory.Objects {
+		return objects[slices.IndexFunc(objects, func(o *inventory.Objects) bool { return o.Kind.Key() == key })]
+	}
+	read := map[object]bool{}
+	for before := -1; len(read) > before; {
+		before = len(read)
+		var named []object
+		for _, s := range k.Serving {
+			s.Each(func(c *inventory.Class) {
+				budget := expression.Budget{Left: v1beta1.MaxClassExpressionCost} // The server looks no object up beyond it, either.
+				_, _ = c.Related(of, &budget, func(r *rules.Relation, namespace, name string) {
+					if o := (object{r.Kind.Key(), namespace, name}); !read[o] {
+						read[o], named = true, append(named, o)
+					}
+				})
+			})
+		}
+		for _, o := range named {
+			known := of(o.key)
+			found, err := k.world.related(ctx, nil, &rules.Kind{
+				Name: expression.ClassRelated + ".", Resource: o.key.Resource, Version: o.key.Version, Fields: known.Kind.Fields,
+			}, o.namespace, o.name)
+			if err != nil {
+				return fmt.Errorf("cannot read %s %q, which a class names: %w", o.key, o.name, err)
+			}
+			if found != nil {
+				objects[slices.Index(objects, known)] = known.With(o.namespace, o.name, found)
+			}
+		}
+	}
+	for i, s := range k.Serving {
+		var derived []*inventory.Class
+		s.Each(func(c *inventory.Class) {
+			d, _ := c.Derived(of, nil)
+			derived = append(derived, d)
+		})
+		k.Serving[i] = s.WithAll(derived)
+	}
 	return nil
 }
 
@@ -79,7 +132,11 @@ func (w *World) related(
 	if content == nil {
 		return nil, nil
 	}
-	return kind.Fields.Project(content), nil
+	o := kind.Valid(kind.Fields.Project(content), time.Now())
+	if o == nil && note != nil {
+		note("the %s %q is expired, by validUntil of the related object %q", kind.Resource, name, kind.Name)
+	}
+	return o, nil
 }
 
 // orSet is the end of an error about an object that cannot be read.
