@@ -125,7 +125,7 @@ func TestClassRelated(t *testing.T) {
   related: [{name: price, resource: prices.%[1]s, nameExpression: class.spec.price, validUntil: object.spec.until}],
   fits: [{name: Open, expression: classRelated.price.spec.open}],
   weight: {expression: "has(classRelated.price) ? classRelated.price.spec.weight : 0"},
-  capacity: {total: {expression: classRelated.price.spec.room}}}`, scoresGroup)))
+  capacity: [{name: claims, total: {expression: classRelated.price.spec.room}}]}`, scoresGroup)))
 
 	var mu sync.Mutex // guards both below
 	var decided []scoredClaim

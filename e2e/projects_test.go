@@ -168,7 +168,7 @@ spec:
 			kinds := "apiVersion: classbind.io/v1beta1\nkind: ClaimKind" + tc.kinds + "\n"
 			for _, k := range some[v1beta1.ClaimKind](t, documents(t, kinds), "ClaimKind") {
 				for _, class := range k.Spec.Classes.Kinds {
-					kinds += "---\napiVersion: classbind.io/v1beta1\nkind: ClassKind\nmetadata: {name: " + class.Name + "}\nspec: {capacity: {}, onDelete: Deny}\n"
+					kinds += "---\napiVersion: classbind.io/v1beta1\nkind: ClassKind\nmetadata: {name: " + class.Name + "}\nspec: {capacity: [{name: claims}], onDelete: Deny}\n"
 				}
 			}
 			w.apply(t, kinds)

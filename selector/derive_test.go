@@ -29,7 +29,7 @@ func (m *market) known(name string) *inventory.Class {
 }
 
 const weighedByPrice = `{` + related + `, weight: {expression: classRelated.price.spec.weight},
-	capacity: {total: {expression: classRelated.price.spec.room}, perNamespace: {annotation: example.org/capacity}}}`
+	capacity: [{name: claims, total: {expression: classRelated.price.spec.room}, perNamespace: {annotation: example.org/capacity}}]}`
 
 // TestDerived has the weight and the capacity of a class follow from the object that it names.
 func TestDerived(t *testing.T) {
@@ -38,16 +38,16 @@ func TestDerived(t *testing.T) {
 	assert.Equal(t, int64(1), m.known("a").Weight, "A weight that fails should count as 1.")
 	require.NotNil(t, m.known("a").WeightErr)
 	assert.Contains(t, m.known("a").WeightErr.Detail, "there is no classRelated.price, and counts as 1")
-	assert.Zero(t, m.known("a").Capacity.Total, "A capacity that fails should hold nothing.")
-	assert.NotNil(t, m.known("a").Capacity.Err)
+	assert.Zero(t, m.known("a").Capacity[0].Total, "A capacity that fails should hold nothing.")
+	assert.NotNil(t, m.known("a").Capacity[0].Err)
 	assert.Len(t, m.Derive(), 1, "We should report that a class is faulty.")
 	m.price("team", "p", "{weight: 7, room: 3}")
 	a := m.known("a")
 	assert.Equal(t, int64(7), a.Weight, "The weight should be that of the price.")
 	require.NoError(t, nilError(a.WeightErr))
-	assert.Equal(t, int64(3), a.Capacity.Total)
-	assert.Equal(t, int64(inventory.Unlimited), a.Capacity.PerNamespace)
-	require.NoError(t, nilError(a.Capacity.Err))
+	assert.Equal(t, int64(3), a.Capacity[0].Total)
+	assert.Equal(t, int64(inventory.Unlimited), a.Capacity[0].PerNamespace)
+	require.NoError(t, nilError(a.Capacity[0].Err))
 	assert.Len(t, m.Derive(), 1, "We should report that it no longer is.")
 	assert.Empty(t, m.Derive())
 	m.price("team", "other", "{weight: 9}")
@@ -185,7 +185,7 @@ func TestClassRelatedAgreement(t *testing.T) {
 	m := newMarket(t, `{choice: {strategy: LowestScore, score: classRelated.price.spec.cost}}`,
 		`{`+expiring+`, fits: [{name: Open, expression: classRelated.price.spec.open && class.metadata.name != ''}],
 			weight: {expression: "has(classRelated.price) ? classRelated.price.spec.weight : 0"},
-			capacity: {total: {expression: classRelated.price.spec.room}}}`)
+			capacity: [{name: claims, total: {expression: classRelated.price.spec.room}}]}`)
 	now := m.clocked()
 	type price struct {
 		cost   int

@@ -241,7 +241,7 @@ func TestUsageOfRelated(t *testing.T) {
 		})
 	}
 	reads := &Decider{Related: func(_ context.Context, _ string, kind *rules.Kind, namespace, name string) (*expression.Object, error) {
-		return v.Related(kind.Resource, kind.Version).Find(namespace, name), nil
+		return v.Related(kind.Key()).Find(namespace, name), nil
 	}}
 	usage, err := reads.UsageOf(t.Context(), v.WithRelated(nil), kept)
 	require.NoError(t, err)

@@ -71,12 +71,19 @@ func (c *Capacity) set(limit int, value any, at *field.Path) {
 	}
 }
 
-// evaluateCapacity has what expressions say of it.
-func (c *Class) evaluateCapacity(in *expression.Input, budget *expression.Budget) {
+// evaluateCapacity has what expressions say of it. derived ones look at what the class names.
+func (c *Class) evaluateCapacity(derived bool, in *expression.Input, budget *expression.Budget) {
 	for i := range c.Capacity {
 		of := &c.Capacity[i]
 		for n, limit := range c.Kind.ForClaims.Limits[i] {
-			if limit == nil {
+			switch {
+			case limit == nil:
+				continue
+			case limit.Uses(expression.ClassRelated) == derived:
+			case derived:
+				continue
+			default: // Until it is derived, it holds nothing.
+				*of.limits()[n] = 0
 				continue
 			}
 			value, err := limit.Amount(in, budget)

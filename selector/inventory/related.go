@@ -42,7 +42,7 @@ func nameOfObject(r *rules.Relation, in *expression.Input, budget *expression.Bu
 
 // looksLater are the fields of a class at which expressions look once the objects are known that it names.
 func (k *ClassKind) looksLater() (paths []fields.Path) {
-	all := append([]*expression.Expression{k.ForClaims.Weight}, k.ForClaims.Limits[:]...)
+	all := k.ForClaims.Values()
 	for i := range k.Related {
 		all = append(all, k.Related[i].ObjectName, k.Related[i].ObjectNamespace)
 	}
@@ -101,9 +101,7 @@ func (c *Class) Related(
 
 // Derives reports whether the weight or the capacity of a class depends on the objects that it names.
 func (k *ClassKind) Derives() bool {
-	return slices.ContainsFunc(append(k.ForClaims.Limits[:], k.ForClaims.Weight), func(e *expression.Expression) bool {
-		return e != nil && e.Uses(expression.ClassRelated)
-	})
+	return slices.ContainsFunc(k.ForClaims.Values(), func(e *expression.Expression) bool { return e.Uses(expression.ClassRelated) })
 }
 
 // Derived is the class with the weight and the capacity that follow from the objects that it names, and what they cost. See Related.
@@ -113,10 +111,7 @@ func (c *Class) Derived(of Finder, note func(r *rules.Relation, namespace, name 
 	}
 	raw := cmp.Or(c.raw, c)
 	d, budget := *raw, expression.Budget{Left: v1beta1.MaxClassExpressionCost}
-	if d.raw = raw; raw.Capacity != nil {
-		capacity := *raw.Capacity
-		d.Capacity = &capacity
-	}
+	d.raw, d.Capacity = raw, slices.Clone(raw.Capacity)
 	related, _ := raw.Related(of, &budget, note) // What costs too much fails below, too.
 	d.evaluateValues(true, &expression.Input{Class: raw.Fields, ClassRelated: related}, &budget)
 	return &d, v1beta1.MaxClassExpressionCost - budget.Left

@@ -39,16 +39,31 @@ func (r *ForClaims) addUsage(s *v1beta1.ClaimKindSpec) {
 }
 
 // addLimits compiles those of each quantity of a capacity.
-func (r *ForClasses) addLimits(capacity []v1beta1.Capacity) {
+func (r *ForClasses) addLimits(capacity []v1beta1.Capacity, ofClass expression.Scope) {
 	for i := range capacity {
 		var limits [len(v1beta1.LimitFields)]*expression.Expression
 		for n, limit := range capacity[i].Limits() {
 			if limit != nil {
-				limits[n] = r.compile(LimitField(capacity[i].Name, n), limit.Expression, expression.Amount, ofClassAlone)
+				limits[n] = r.compile(LimitField(capacity[i].Name, n), limit.Expression, expression.Amount, ofClass)
 			}
 		}
 		r.Limits = append(r.Limits, limits)
 	}
+}
+
+// Values are those that follow from a class alone, or from it and the objects that it names: its weight, and the limits of its capacity.
+func (r *ForClasses) Values() (all []*expression.Expression) {
+	if r.Weight != nil {
+		all = append(all, r.Weight)
+	}
+	for i := range r.Limits {
+		for _, limit := range r.Limits[i] {
+			if limit != nil {
+				all = append(all, limit)
+			}
+		}
+	}
+	return all
 }
 
 // LimitField is the field of the expression for a limit of a quantity.

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +54,11 @@ func (w *World) countClaims(ctx context.Context, k *v1beta1.ClaimKind) error {
 	of := w.Resource(ctx, k)
 	err := of.Unread
 	if err == nil && kind.Rules.UsageReadsOthers {
-		err = counted.relate(ctx)
+		var related []*inventory.Objects
+		var fault *inventory.Fault
+		related, fault, err = counted.relate(ctx, kind)
+		counted.View = counted.View.WithRelated(related)
+		counted.View.Fault = cmp.Or(counted.View.Fault, fault)
 	}
 	decider := w.Decider(nil, nil)
 	decider.Patient = true
