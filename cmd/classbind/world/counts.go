@@ -67,8 +67,8 @@ func (w *World) countClaims(ctx context.Context, k *v1beta1.ClaimKind) error {
 	}
 	if err == nil {
 		err = w.Cluster.Objects.Pages(ctx, of.Of(k.Resource()), "", func(raw []byte) error {
-			s, err := latebinding.ReadStored(kind, raw)
-			if err != nil || !s.Bound { // Others are counted nevertheless.
+			s, _ := latebinding.ReadStored(kind, raw)
+			if !s.Bound { // It may be unreadable. Others are counted nevertheless.
 				return nil
 			}
 			usage, err := decider.UsageOf(ctx, counted.View, s.Claim)
