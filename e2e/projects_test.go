@@ -118,8 +118,10 @@ spec:
     parts: [{is: Name, path: .spec.source}, {is: Namespace, path: .spec.sourceNamespace}]
     explicit: Check
   classes: {kinds: [{name: catalogsources.operators.coreos.com}], namespaces: {from: All}}`,
-			claim:   `{apiVersion: operators.coreos.com/v1alpha1, kind: Subscription, metadata: {name: mine, namespace: default}, spec: {name: etcd, source: "", sourceNamespace: ""}}`,
-			class:   `{apiVersion: operators.coreos.com/v1alpha1, kind: CatalogSource, metadata: {name: fast, namespace: olm, ` + isDefault + `}, spec: {sourceType: grpc}}`,
+			claim: `{apiVersion: operators.coreos.com/v1alpha1, kind: Subscription, metadata: {name: mine, namespace: default},
+				spec: {name: etcd, source: "", sourceNamespace: ""}}`,
+			class: `{apiVersion: operators.coreos.com/v1alpha1, kind: CatalogSource, metadata: {name: fast, namespace: olm, ` + isDefault + `},
+				spec: {sourceType: grpc}}`,
 			bound:   `{spec: {source: fast, sourceNamespace: olm}}`,
 			foreign: `{spec: {source: fast, sourceNamespace: default}}`,
 		},
@@ -138,8 +140,9 @@ spec:
     - {is: Name, path: .spec.parentRefs.name}
     explicit: Check
   classes: {kinds: [{name: gateways.gateway.networking.k8s.io}], namespaces: {from: All}}`,
-			claim:   `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: mine, namespace: default}, spec: {hostnames: [a.test]}}`,
-			class:   `{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: fast, namespace: olm, ` + isDefault + `}, spec: {gatewayClassName: a, listeners: [{name: a, port: 80, protocol: HTTP}]}}`,
+			claim: `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: mine, namespace: default}, spec: {hostnames: [a.test]}}`,
+			class: `{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: fast, namespace: olm, ` + isDefault + `},
+				spec: {gatewayClassName: a, listeners: [{name: a, port: 80, protocol: HTTP}]}}`,
 			bound:   `{spec: {parentRefs: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: olm, name: fast}]}}`,
 			foreign: `{spec: {parentRefs: [{name: fast, namespace: olm}, {name: other, namespace: olm}]}}`,
 		},
@@ -157,9 +160,11 @@ spec:
     explicit: Check
   selector: {annotation: classbind.io/issuer-selector}
   classes: {kinds: [{name: issuers.cert-manager.io}, {name: clusterissuers.cert-manager.io}]}`,
-			claim: `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: mine, namespace: default}, spec: {defaultBackend: {service: {name: a, port: {number: 80}}}}}`,
+			claim: `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: mine, namespace: default},
+				spec: {defaultBackend: {service: {name: a, port: {number: 80}}}}}`,
 			class: `{apiVersion: cert-manager.io/v1, kind: ClusterIssuer, metadata: {name: fast, ` + isDefault + `}, spec: {selfSigned: {}}}`,
-			bound: `{metadata: {annotations: {cert-manager.io/issuer: fast, cert-manager.io/issuer-kind: ClusterIssuer, cert-manager.io/issuer-group: cert-manager.io}}}`,
+			bound: `{metadata: {annotations: {cert-manager.io/issuer: fast, cert-manager.io/issuer-kind: ClusterIssuer,
+				cert-manager.io/issuer-group: cert-manager.io}}}`,
 			// An absent kind is Issuer.
 			foreign: `{metadata: {annotations: {cert-manager.io/issuer-kind: null, cert-manager.io/issuer-group: null}}}`,
 		},
@@ -168,7 +173,7 @@ spec:
 			kinds := "apiVersion: classbind.io/v1beta1\nkind: ClaimKind" + tc.kinds + "\n"
 			for _, k := range some[v1beta1.ClaimKind](t, documents(t, kinds), "ClaimKind") {
 				for _, class := range k.Spec.Classes.Kinds {
-					kinds += "---\napiVersion: classbind.io/v1beta1\nkind: ClassKind\nmetadata: {name: " + class.Name + "}\nspec: {capacity: [{name: claims}], onDelete: Deny}\n"
+					kinds += classKind(class.Name, "{capacity: [{name: claims}], onDelete: Deny}")
 				}
 			}
 			w.apply(t, kinds)

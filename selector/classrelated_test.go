@@ -13,8 +13,6 @@ import (
 	"github.com/classbind/classbind/selector/selectortest"
 )
 
-const prices = "prices.example.org"
-
 // market is an Inventory of classes that name their price, and maybe more.
 type market struct {
 	*Inventory

@@ -321,7 +321,8 @@ func TestFullText(t *testing.T) {
 	w.fill(w.first, "x", w.classes[0], 50)
 	w.fill(w.second, "x", w.classes[1], 48)
 	for i := range 2 {
-		w.first.Kind.Tally.reserve(claimOf(fmt.Sprint(i), "b").Claim, w.first.Kind.Demand.CountedAs(w.classes[1]), w.first.Kind.ShareOf(fmt.Sprint(i), claim.Usage{}), roomTime)
+		k, namespace := w.first.Kind, fmt.Sprint(i)
+		k.Tally.reserve(claimOf(namespace, "b").Claim, k.Demand.CountedAs(w.classes[1]), k.ShareOf(namespace, claim.Usage{}), roomTime)
 	}
 	w.fill(w.second, "a", w.classes[2], 3)
 	e, err := new(Decider).Explain(t.Context(), w.first, claimOf("a", "b"))

@@ -161,7 +161,12 @@ func TestLimitedClassSeriesAreBounded(t *testing.T) {
 	add("unlimited", nil)
 	add("memory", map[string]string{v1beta1.CapacityAnnotation + "-memory": "10"})
 	r.registration.Inventory.SetClasses(inventory.NewClasses(kind, classes))
-	rooms := map[string]selector.Room{"class-105": {{Used: 9, Reserved: 2}}, "class-104": {{Used: 9}}, "unlimited": {{Used: 99}}, "memory": {{Used: 9}, {Used: 20}}}
+	rooms := map[string]selector.Room{
+		"class-105": {{Used: 9, Reserved: 2}},
+		"class-104": {{Used: 9}},
+		"unlimited": {{Used: 99}},
+		"memory":    {{Used: 9}, {Used: 20}},
+	}
 	view := r.registration.Inventory.Snapshot()[lateKind]
 	view.Kind.Room = func(_ string, c *inventory.Class) selector.Room { return rooms[c.Name] }
 	calls := 0

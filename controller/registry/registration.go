@@ -63,7 +63,7 @@ func newRegistration(cache, live client.Reader, resolver cluster.Resolver, class
 		classKinds: map[string][]*inventory.ClassKind{}, related: map[rules.Key]*relatedKind{},
 	}
 	known := &ClassKinds{inventory: i, resources: resources, client: classes, related: related, kinds: map[string]*registered{}}
-	related.ofClasses.Add(context.Background(), known.release)
+	related.release = known.release
 	reads := &LiveReads{
 		api: live, resources: resources, classKinds: known, related: related, client: classes,
 		readLimiter: fair.NewLimiter(v1beta1.RegistrationReads), namedLimiter: fair.NewLimiter(v1beta1.NamedReads),

@@ -52,6 +52,8 @@ type RelatedKinds struct {
 	// changed listen for the names of claim kinds whose RelatedState changed, ofClasses for those of class kinds, and requeued for related
 	// kinds to be reconciled.
 	changed, ofClasses, requeued loop.Listeners[string]
+	// release the classes of a class kind that were held back until the objects that they name are known.
+	release func(classKind string)
 }
 
 // claimKind returns a claim kind as it was registered; empty if it was not.
@@ -322,6 +324,7 @@ func (r *RelatedKinds) notify(key rules.Key) {
 	}
 	for name, all := range classKinds {
 		if slices.ContainsFunc(all, func(k *inventory.ClassKind) bool { return slices.ContainsFunc(k.RelatedKinds(), isIt) }) {
+			r.release(name)
 			r.ofClasses.Notify(name)
 		}
 	}

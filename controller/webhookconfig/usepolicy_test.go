@@ -306,13 +306,16 @@ func TestUsePolicyOfLists(t *testing.T) {
 		refs string
 		want string // of the message, empty if the claim is let through
 	}{
-		"We should have nothing to check in an empty list.":        {refs: `[]`},
-		"We should let a class pass that may be used.":             {refs: "[" + mine + "]"},
-		"We should check the first element.":                       {refs: "[" + theirs + "]", want: `may not use the class "Gold/theirs"`},
-		"We should check the second element.":                      {refs: "[" + mine + "," + theirs + "]", want: `may not use the class "Gold/theirs"`},
-		"We should check the kind of each.":                        {refs: "[" + mine + ", {name: mine, kind: None}]", want: "not registered"},
-		"We should let as many pass as are checked.":               {refs: "[" + strings.Repeat(mine+",", v1beta1.MaxListedReferences) + "]"},
-		"We should check the last of them.":                        {refs: "[" + strings.Repeat(mine+",", v1beta1.MaxListedReferences-1) + theirs + "]", want: "Gold/theirs"},
+		"We should have nothing to check in an empty list.": {refs: `[]`},
+		"We should let a class pass that may be used.":      {refs: "[" + mine + "]"},
+		"We should check the first element.":                {refs: "[" + theirs + "]", want: `may not use the class "Gold/theirs"`},
+		"We should check the second element.":               {refs: "[" + mine + "," + theirs + "]", want: `may not use the class "Gold/theirs"`},
+		"We should check the kind of each.":                 {refs: "[" + mine + ", {name: mine, kind: None}]", want: "not registered"},
+		"We should let as many pass as are checked.":        {refs: "[" + strings.Repeat(mine+",", v1beta1.MaxListedReferences) + "]"},
+		"We should check the last of them.": {
+			refs: "[" + strings.Repeat(mine+",", v1beta1.MaxListedReferences-1) + theirs + "]",
+			want: "Gold/theirs",
+		},
 		"We should refuse more than we check.":                     {refs: "[" + strings.Repeat(mine+",", v1beta1.MaxListedReferences+1) + "]", want: "more than 8"},
 		"We should refuse what is no list.":                        {refs: mine, want: "no list"},
 		"We should refuse an element that is not a reference.":     {refs: "[" + mine + ", 5]", want: "not a string"},

@@ -244,9 +244,13 @@ func TestNamed(t *testing.T) {
 		want      []Target
 		tooMany   bool
 	}{
-		"We should find no class in a claim without a list.":   {reference: byList, claim: `{spec: {}}`},
-		"We should find none in an empty list.":                {reference: byList, claim: `{spec: {parentRefs: []}}`},
-		"We should find each, with the defaults of its parts.": {reference: byList, claim: `{spec: {parentRefs: [` + name(2) + `]}}`, want: []Target{gateway, gateway}},
+		"We should find no class in a claim without a list.": {reference: byList, claim: `{spec: {}}`},
+		"We should find none in an empty list.":              {reference: byList, claim: `{spec: {parentRefs: []}}`},
+		"We should find each, with the defaults of its parts.": {
+			reference: byList,
+			claim:     `{spec: {parentRefs: [` + name(2) + `]}}`,
+			want:      []Target{gateway, gateway},
+		},
 		"We should read an element without a name.": {
 			reference: byList,
 			claim:     `{spec: {parentRefs: [5, {name: a}]}}`,

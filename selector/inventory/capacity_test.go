@@ -78,7 +78,8 @@ func TestNewClassCapacity(t *testing.T) {
 			v1beta1.Capacity{Total: expression},
 			`{status: {}}`,
 			Capacity{PerNamespace: Unlimited},
-			`metadata.name: Invalid value: the expression spec.capacity[claims].total.expression of class kind pools.example.org fails: no such key: free, and counts as 0`,
+			"metadata.name: Invalid value: the expression spec.capacity[claims].total.expression of class kind pools.example.org fails: " +
+				"no such key: free, and counts as 0",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

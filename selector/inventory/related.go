@@ -35,7 +35,7 @@ func nameOfObject(r *rules.Relation, in *expression.Input, budget *expression.Bu
 		return className{}, err
 	}
 	if err != nil || max(len(n.name), len(n.namespace)) > v1beta1.MaxNameBytes { // No object has such a name.
-		return className{}, nil
+		n = className{}
 	}
 	return n, nil
 }

@@ -155,7 +155,8 @@ func TestLint(t *testing.T) {
 		},
 		"OfClasses": {
 			reason: "We should name each class, at its line.",
-			manifests: lintClaimKind(right) + lintClassKind("{claimKinds: [{name: claims.shop.test}], capacity: [{name: claims}]}") + lintClass("a", "classbind.io/default: 'yes'") +
+			manifests: lintClaimKind(right) + lintClassKind("{claimKinds: [{name: claims.shop.test}], capacity: [{name: claims}]}") +
+				lintClass("a", "classbind.io/default: 'yes'") +
 				lintClass("b", "classbind.io/weight: much") + lintClass("c", "classbind.io/capacity: '-1'"),
 			want: []string{"all.yaml:13: error: Class/a: ", "all.yaml:18: error: Class/b: ", "all.yaml:23: error: Class/c: "},
 		},
@@ -165,7 +166,8 @@ func TestLint(t *testing.T) {
 				lintClassKind("{claimKinds: [{name: claims.shop.test}], capacity: [{name: memory}, {name: licenses}, {name: claims}]}") +
 				lintClass("a", "classbind.io/capacity-memory: '1'") + lintClass("b", "classbind.io/capacity-memories: '1'"),
 			want: []string{
-				`warning: ClaimKind/claims.shop.test: no class kind of the files that serves it has the quantity "licences" in its capacity: did you mean licenses? (UnmatchedQuantity)`,
+				`warning: ClaimKind/claims.shop.test: no class kind of the files that serves it has the quantity "licences" in its capacity: ` +
+					`did you mean licenses? (UnmatchedQuantity)`,
 				`warning: ClassKind/classes.shop.test: no claim kind of the files says in classes.usage how much its claims use of the quantity "licenses": ` +
 					`they use none: did you mean licences? (UnmatchedQuantity)`,
 				"warning: Class/b: the annotation classbind.io/capacity-memories means nothing to classbind",
