@@ -100,11 +100,14 @@ func TestChoose(t *testing.T) {
 // referenceTo a class, as claims of the kind have it.
 func referenceTo(k *ClaimKind, c *inventory.Class) any {
 	parts := map[string]any{}
-	for part, text := range k.Reader.Reference.Written(c.Target()) {
-		if !k.Reader.Reference.Form.IsObject {
+	for i, text := range k.Reader.Reference.Written(c.Target()) {
+		switch form := k.Reader.Reference.Form; {
+		case text == "":
+		case form.IsObject:
+			parts[form.Parts[i].Field()] = text
+		default:
 			return text
 		}
-		parts[part.Field()] = text
 	}
 	return parts
 }

@@ -127,8 +127,12 @@ const (
 
 // referenceTo has the parts of the reference to the parameter. The form and the kind are those of the class.
 func referenceTo(kind *selector.ClaimKind, of *inventory.Class) (all []member) {
-	for part, text := range kind.Reader.Reference.Written(of.Target()) {
-		value := strconv.Quote(text)
+	reference := &kind.Reader.Reference
+	for i, text := range reference.Written(of.Target()) {
+		if text == "" {
+			continue
+		}
+		part, value := &reference.Form.Parts[i], strconv.Quote(text)
 		switch part.Role {
 		case v1beta1.NamePart:
 			value = paramName
@@ -138,7 +142,7 @@ func referenceTo(kind *selector.ClaimKind, of *inventory.Class) (all []member) {
 			value = text
 		default:
 		}
-		if kind.Reader.Reference.Form.Part(v1beta1.FlagPart) != nil { // The values of a map have one type.
+		if reference.Form.Part(v1beta1.FlagPart) != nil { // The values of a map have one type.
 			value = "dyn(" + value + ")"
 		}
 		name := ""

@@ -33,6 +33,9 @@ type Part struct {
 	Default, Of string
 }
 
+// maxParts is how many a reference has at most, as its CRD does.
+const maxParts = 4
+
 // KindNaming is what a reference says of the kind of its class.
 type KindNaming int8
 
@@ -87,8 +90,8 @@ func newForm(name v1beta1.ReferenceForm, isObject bool, parts ...Part) Form {
 
 // formOf a reference, at its place, or that of an element of a list, without a place. A form that is unknown or empty is ObjectReference.
 func formOf(of *v1beta1.Reference) *Form {
-	isElement := of.List == v1beta1.ListWhenAbsent
-	if !slices.ContainsFunc(of.Parts, func(p v1beta1.ReferencePart) bool { return p.Is == v1beta1.NamePart }) {
+	isElement, all := of.List == v1beta1.ListWhenAbsent, of.Parts[:min(len(of.Parts), maxParts)]
+	if !slices.ContainsFunc(all, func(p v1beta1.ReferencePart) bool { return p.Is == v1beta1.NamePart }) {
 		form := &Forms[max(slices.IndexFunc(Forms, func(f Form) bool { return f.Name == of.Form }), 0)]
 		if isElement {
 			return form
@@ -96,7 +99,7 @@ func formOf(of *v1beta1.Reference) *Form {
 		return form.At(of.Names())
 	}
 	var parts []Part
-	for _, p := range of.Parts {
+	for _, p := range all {
 		at := fields.Path(p.Names())
 		if isElement {
 			at = at[len(at)-1:]

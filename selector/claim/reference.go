@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"hash/maphash"
-	"iter"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -104,34 +103,34 @@ func (r *ClassReference) paths() (all []fields.Path) {
 	return all
 }
 
-// Written are the parts of the reference to a class, with what they say. What is empty is left out. It has no uid, because a class that is
-// restored from a backup has another.
-func (r *ClassReference) Written(class Target) Written {
-	return func(yield func(part *Part, text string) bool) {
-		for i := range r.Form.Parts {
-			if text := class.Of(&r.Form.Parts[i]); text != "" && !yield(&r.Form.Parts[i], text) {
-				return
-			}
-		}
+// Written are what the parts of a reference say, in their order. What is empty is left out.
+type Written [maxParts]string
+
+// Written is the reference to a class. It has no uid, because a class that is restored from a backup has another.
+func (r *ClassReference) Written(class Target) (w Written) {
+	for i := range r.Form.Parts {
+		w[i] = class.Of(&r.Form.Parts[i])
 	}
+	return w
 }
 
-// Written is what parts of a reference say, in the order of its form.
-type Written = iter.Seq2[*Part, string]
-
 // value is an object that has these parts alone, or a list with them.
-func (r *ClassReference) value(parts Written) jsontext.Value {
+func (r *ClassReference) value(w *Written) jsontext.Value {
 	b := make([]byte, 0, 192)
 	if r.IsList {
 		b = append(b, '[')
 	}
 	separator := byte('{')
-	for part, text := range parts {
+	for i := range r.Form.Parts {
+		part := &r.Form.Parts[i]
+		if w[i] == "" {
+			continue
+		}
 		if len(part.Path) > 0 {
 			b = append(fields.AppendText(append(b, separator), part.Field()), ':')
 			separator = ','
 		}
-		b = part.append(b, text)
+		b = part.append(b, w[i])
 	}
 	if separator == ',' {
 		b = append(b, '}')
@@ -238,7 +237,8 @@ func (r *ClassReference) Patch(in *Intake, class Target, decision string, tests 
 	if in.Parents == len(r.parent) {
 		operations = r.removeParts(operations, in, class)
 	}
-	operations = r.add(operations, in.Parents, in.Given, r.Written(class))
+	written := r.Written(class)
+	operations = r.add(operations, in.Parents, in.Given, &written)
 	return fields.Patch(annotate(operations, r.Path, in.Annotated, decision)...)
 }
 
@@ -270,13 +270,13 @@ func (r *ClassReference) removeParts(to []fields.Operation, in *Intake, class Ta
 
 // add parts of a reference, and the missing objects that lead to them; parents is how many of these the claim has. What its author has
 // given stays.
-func (r *ClassReference) add(to []fields.Operation, parents int, given *Given, parts Written) []fields.Operation {
+func (r *ClassReference) add(to []fields.Operation, parents int, given *Given, w *Written) []fields.Operation {
 	if parents < len(r.parent) {
-		return append(to, r.addObject(parents, r.value(parts)))
+		return append(to, r.addObject(parents, r.value(w)))
 	}
-	for part, text := range parts {
-		if !given.has(part) {
-			to = append(to, fields.Add(part.Pointer, part.append(nil, text)))
+	for i := range r.Form.Parts {
+		if part := &r.Form.Parts[i]; w[i] != "" && !given.has(part) {
+			to = append(to, fields.Add(part.Pointer, part.append(nil, w[i])))
 		}
 	}
 	return to

@@ -81,7 +81,8 @@ func (r *Reader) Restore(stored, updated []byte) (res Restoration, err error) {
 	if parents < len(r.Reference.parent) && whole != nil {
 		operations = append(operations, r.Reference.addObject(parents, whole))
 	} else {
-		operations = r.Reference.add(operations, parents, given, r.Reference.partsOf(had))
+		written := r.Reference.partsOf(had)
+		operations = r.Reference.add(operations, parents, given, &written)
 	}
 	res.Patch = fields.Patch(r.restoreDecision(before, object, operations)...)
 	return res, nil
@@ -110,19 +111,18 @@ func (r *ClassReference) stored(claim []byte) (had map[string]any, whole jsontex
 }
 
 // partsOf a reference that was stored.
-func (r *ClassReference) partsOf(had map[string]any) Written {
-	return func(yield func(*Part, string) bool) {
-		for i := range r.Form.Parts {
-			part := &r.Form.Parts[i]
-			text, _ := had[part.Field()].(string)
-			if had[part.Field()] == true {
-				text = flagSet
-			}
-			if text != "" && !yield(part, text) {
-				return
+func (r *ClassReference) partsOf(had map[string]any) (w Written) {
+	for i := range r.Form.Parts {
+		switch value := had[r.Form.Parts[i].Field()].(type) {
+		case string:
+			w[i] = value
+		case bool:
+			if value {
+				w[i] = flagSet
 			}
 		}
 	}
+	return w
 }
 
 // restoreDecision appends what puts back the decision with which a claim was annotated. One that the update has stays.
