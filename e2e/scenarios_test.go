@@ -18,6 +18,7 @@ import (
 
 // sampleProjects have the CRDs of a sample, as a preset's project does. The CRDs of the others are in their folders.
 var sampleProjects = map[string]string{
+	"canary":           "crossplane/crossplane",
 	"crossplane-v1":    "crossplane/crossplane",
 	"crossplane-v2":    "crossplane/crossplane",
 	"managed-resource": "crossplane/crossplane",
