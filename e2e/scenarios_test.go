@@ -22,6 +22,7 @@ var sampleProjects = map[string]string{
 	"crossplane-v1":    "crossplane/crossplane",
 	"crossplane-v2":    "crossplane/crossplane",
 	"managed-resource": "crossplane/crossplane",
+	"pool":             "crossplane/crossplane",
 	"service-fabrik":   "cloudfoundry/service-fabrik-broker",
 	"tenants":          "kubernetes-sigs/gateway-api",
 	"use":              "kubernetes-sigs/gateway-api",
