@@ -21,6 +21,7 @@ var sampleProjects = map[string]string{
 	"canary":           "crossplane/crossplane",
 	"crossplane-v1":    "crossplane/crossplane",
 	"crossplane-v2":    "crossplane/crossplane",
+	"issuers":          "cert-manager/cert-manager",
 	"managed-resource": "crossplane/crossplane",
 	"pool":             "crossplane/crossplane",
 	"service-fabrik":   "cloudfoundry/service-fabrik-broker",
