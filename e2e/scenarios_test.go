@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,9 +20,12 @@ import (
 
 // sampleProjects have the CRDs of a sample, as a preset's project does. The CRDs of the others are in their folders.
 var sampleProjects = map[string]string{
+	"canary":           "crossplane/crossplane",
 	"crossplane-v1":    "crossplane/crossplane",
 	"crossplane-v2":    "crossplane/crossplane",
+	"issuers":          "cert-manager/cert-manager",
 	"managed-resource": "crossplane/crossplane",
+	"pool":             "crossplane/crossplane",
 	"service-fabrik":   "cloudfoundry/service-fabrik-broker",
 	"tenants":          "kubernetes-sigs/gateway-api",
 	"use":              "kubernetes-sigs/gateway-api",
@@ -74,6 +79,9 @@ func (w *world) installScenario(t *testing.T, name string, source *crdSource) *i
 	}
 	for _, object := range objects {
 		i.place(t, object)
+		if object.GetKind() == "ResourceQuota" {
+			w.countQuota(t, object)
+		}
 		if object.GetKind() != "Namespace" { // No controller is there to empty it.
 			w.deleteAfter(t, object)
 		}
@@ -90,6 +98,18 @@ func (w *world) installScenario(t *testing.T, name string, source *crdSource) *i
 		i.deleteAfter(t, claim.Unstructured)
 	}
 	return i
+}
+
+// countQuota stands in for the controller that counts what a namespace uses: nothing yet. Without a count, the API server refuses what the
+// quota limits.
+func (w *world) countQuota(t *testing.T, object *unstructured.Unstructured) {
+	quota := &corev1.ResourceQuota{}
+	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(object), quota))
+	quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: corev1.ResourceList{}}
+	for name := range quota.Spec.Hard {
+		quota.Status.Used[name] = resource.Quantity{}
+	}
+	require.NoError(t, w.Status().Update(t.Context(), quota))
 }
 
 // commands are the arguments of kubectl in the first block of the README: what installs the sample,
