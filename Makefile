@@ -25,6 +25,7 @@ DEMO := cd e2e && export CGO_ENABLED=0 && go build -v -o ../bin/demo ./cmd/demo 
 MONITORING := cd e2e/monitoring && CGO_ENABLED=0
 DOCS := cd e2e/docs && CGO_ENABLED=0
 CRDS_MODULE := cd e2e/crds && CGO_ENABLED=0
+CERT_MANAGER := cd e2e/certmanager && CGO_ENABLED=0
 UI := cd e2e/ui && CGO_ENABLED=0
 # IMAGE is built by make image with CONTAINER_ENGINE, and written by make image-archive to bin/classbind.tar.
 IMAGE ?= localhost/classbind:dev
@@ -88,6 +89,7 @@ lint: ## Lint all modules, and the workflows of GitHub
 	$(E2E) $(GOLANGCI_LINT) run --config ../.golangci.yml
 	$(MONITORING) $(GOLANGCI_LINT) run --config ../../.golangci.yml
 	$(CRDS_MODULE) $(GOLANGCI_LINT) run --config ../../.golangci.yml
+	$(CERT_MANAGER) $(GOLANGCI_LINT) run --config ../../.golangci.yml
 	$(DOCS) $(GOLANGCI_LINT) run --config ../../.golangci.yml
 	$(UI) $(GOLANGCI_LINT) run --config ../../.golangci.yml
 
@@ -116,6 +118,7 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 	cd e2e && go mod tidy -diff
 	cd e2e/monitoring && go mod tidy -diff
 	cd e2e/crds && go mod tidy -diff
+	cd e2e/certmanager && go mod tidy -diff
 	cd e2e/oldest && go mod tidy -diff
 	cd e2e/docs && go mod tidy -diff
 	cd e2e/ui && go mod tidy -diff
