@@ -45,7 +45,7 @@ type Reference struct {
 	// +optional
 	Parts []ReferencePart `json:"parts,omitempty"`
 
-	// List says that path is that of a list of references. WhenAbsent writes a list with one
+	// List has path lead to a list of references. WhenAbsent writes a list with one
 	// reference if it is absent or empty. A list that has elements is what the author wants: it
 	// stays as it is, and explicit and use check all of them. Parts are fields of an element, below path.
 	// Example: WhenAbsent
@@ -128,7 +128,7 @@ const (
 	Name                      ReferenceForm = "Name"
 )
 
-// ReferencePart is one of the values of which a class reference consists.
+// ReferencePart is one of the values in a class reference.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.path), has(self.label), has(self.annotation)].exists(is, is)",message="name one of path, label and annotation"
 // +kubebuilder:validation:XValidation:rule="self.is != 'Flag' || has(self.path) && has(self.of) && has(self.default)",message="a Flag is a field, and needs of and default, the two kinds that it distinguishes"

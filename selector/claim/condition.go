@@ -155,7 +155,7 @@ func (r *ClassReference) empty() string {
 	return `""`
 }
 
-// differs is the CEL expression that reports whether an update, of which old and new object have a name in it, changes the reference.
+// differs is the CEL expression that reports whether an update changes the reference. Both objects have a name in it.
 func (r *ClassReference) differs() string {
 	terms := []string{r.Path.At("object") + " != " + r.Path.At("oldObject")}
 	for _, at := range r.paths() {

@@ -23,7 +23,7 @@ type Form struct {
 	NamesNamespace bool
 }
 
-// Part is one of the values of which a reference consists.
+// Part is one of the values in a reference.
 type Part struct {
 	Role v1beta1.PartRole
 	// Path of the part in a claim, and the same in RFC 6901 form. Of a form without a place, they start where the reference is.
