@@ -255,6 +255,30 @@ func TestSchema(t *testing.T) {
 		"RelatedSecretsOfClasses": {
 			classKind("as.test", "{related: [{name: a, resource: secrets, nameExpression: class.a}]}"), "secrets cannot be related",
 		},
+		"PartsWithoutName": {claimKind("a.test", "{reference: {parts: [{is: Kind, path: .spec.kind}]}}"), "one part must be the Name"},
+		"PartsTwice": {
+			claimKind("a.test", "{reference: {parts: [{is: Name, path: .spec.a}, {is: Name, path: .spec.b}]}}"), "spec.reference.parts[1]: Duplicate value",
+		},
+		"PartsAndForm": {claimKind("a.test", "{reference: {form: Name, parts: [{is: Name, path: .spec.a}]}}"), "form and parts exclude each other"},
+		"PartsApart": {
+			claimKind("a.test", "{reference: {parts: [{is: Name, path: .spec.a.x}, {is: Namespace, path: .spec.b.x}]}}"),
+			"all parts must be fields of one object",
+		},
+		"PartsOutside": {
+			claimKind("a.test", "{reference: {path: .spec.a, parts: [{is: Name, path: .spec.b.name}]}}"), "each part must be a field of the object there",
+		},
+		"PartsGroupAlone": {
+			claimKind("a.test", "{reference: {parts: [{is: Name, path: .spec.a}, {is: Group, path: .spec.b}]}}"), "needs a Kind",
+		},
+		"FlagWithoutKinds": {
+			claimKind("a.test", "{reference: {parts: [{is: Name, path: .spec.a}, {is: Flag, path: .spec.b}]}}"), "a Flag is a field, and needs of and default",
+		},
+		"PartOfStatus": {claimKind("a.test", "{reference: {parts: [{is: Name, path: .status.a}]}}"), "must be a field below .spec"},
+		"NoReference":  {claimKind("a.test", "{reference: {form: Name}}"), "name one of path, label, annotation and parts"},
+		"ListOfLabel":  {claimKind("a.test", "{reference: {label: a, form: Name, list: WhenAbsent}}"), "a list is a field"},
+		"PartsOfAll": {
+			claimKind("a.test", "{reference: {parts: [{is: Name, path: .spec.a}]}, classes: {namespaces: {from: All}}}"), "give it a part that is a Namespace",
+		},
 		"RelatedSecrets": {claimKind("a.test", "{classes: {related: [{name: a, resource: secrets, nameExpression: claim.a}]}}"), "secrets cannot be related"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -285,7 +309,6 @@ func TestSchema(t *testing.T) {
 			Claims: v1beta1.Claims{SkipIfSet: []v1beta1.Place{{Path: ".spec.resourceRef"}}},
 			Reference: v1beta1.Reference{
 				Place:            v1beta1.Place{Path: ".spec.classRef"},
-				Form:             v1beta1.ObjectReference,
 				WhenEmpty:        v1beta1.BindEmpty,
 				WhenAbsent:       v1beta1.BindAbsent,
 				WhenParentAbsent: v1beta1.CreateParent,
