@@ -41,8 +41,8 @@ func (i *installedPreset) newTrial(t *testing.T, k v1beta1.ClaimKind) *trial {
 // try all checks of a ClaimKind, and return its row of the table.
 func (i *installedPreset) try(t *testing.T, k v1beta1.ClaimKind) (row string) {
 	x, reference := i.newTrial(t, k), k.Spec.Reference
-	form := string(cmp.Or(reference.Form, v1beta1.ObjectReference))
-	if len(reference.Parts) > 0 {
+	form := string(formOf(&reference))
+	if form == "" {
 		form = "parts"
 	}
 	cells := []string{
@@ -168,6 +168,14 @@ func (x *trial) begun() map[string]any {
 	return fields
 }
 
+// formOf a reference, empty for one that is a list of parts.
+func formOf(r *v1beta1.Reference) v1beta1.ReferenceForm {
+	if len(r.Parts) > 0 {
+		return ""
+	}
+	return cmp.Or(r.Form, v1beta1.ObjectReference)
+}
+
 // referenceTo a class, in the form of the kind.
 func (x *trial) referenceTo(class *unstructured.Unstructured) any {
 	kind := class.GroupVersionKind()
@@ -182,7 +190,7 @@ func (x *trial) referenceTo(class *unstructured.Unstructured) any {
 		default: // The preset has no other.
 		}
 	}
-	switch x.kind.Spec.Reference.Form {
+	switch formOf(&x.kind.Spec.Reference) {
 	case v1beta1.Name:
 		return class.GetName()
 	case v1beta1.ObjectReference:
@@ -195,7 +203,7 @@ func (x *trial) referenceTo(class *unstructured.Unstructured) any {
 		fields["kind"] = kind.Kind
 	case v1beta1.NamespacedReference, v1beta1.LocalObjectReference:
 	}
-	switch x.kind.Spec.Reference.Form {
+	switch formOf(&x.kind.Spec.Reference) {
 	case v1beta1.ObjectReference, v1beta1.TypedObjectReference, v1beta1.NamespacedReference:
 		if class.GetNamespace() != x.base.GetNamespace() && class.GetNamespace() != "" {
 			fields["namespace"] = class.GetNamespace()
