@@ -3,6 +3,7 @@ package selector
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/inventory"
@@ -34,13 +35,16 @@ type derivations struct {
 	classes map[objectID]map[classID]bool
 	objects map[string]map[classID][]objectID // by class kind
 	due     map[classID]bool
+	// dueOf are objects whose classes are all due. So a storm of changes to an object costs the same, however many classes name it.
+	dueOf map[objectID]bool
 	// changed are the class kinds whose faulty classes changed, by name, until a round reports them.
 	changed map[string]*inventory.ClassKind
 }
 
 func newDerivations() derivations {
 	return derivations{
-		map[objectID]map[classID]bool{}, map[string]map[classID][]objectID{}, map[classID]bool{}, map[string]*inventory.ClassKind{},
+		classes: map[objectID]map[classID]bool{}, objects: map[string]map[classID][]objectID{},
+		due: map[classID]bool{}, dueOf: map[objectID]bool{}, changed: map[string]*inventory.ClassKind{},
 	}
 }
 
@@ -137,13 +141,16 @@ func (i *Inventory) deriveOne(id classID, c *inventory.Class) (cost uint64) {
 func (i *Inventory) deriveNamers(objects ...objectID) {
 	spent := uint64(0)
 	for _, o := range objects {
-		for id := range maps.Clone(i.derivations.classes[o]) {
-			switch c := i.classes[id.kind].Find(id.namespace, id.name); {
-			case c == nil:
-			case spent < derivedAtOnce:
+		if i.derivations.dueOf[o] {
+			continue
+		}
+		for id := range i.derivations.classes[o] {
+			if spent >= derivedAtOnce {
+				i.derivations.dueOf[o] = true
+				break
+			}
+			if c := i.classes[id.kind].Find(id.namespace, id.name); c != nil {
 				spent += i.deriveOne(id, c)
-			default:
-				i.derivations.due[id] = true
 			}
 		}
 	}
@@ -154,23 +161,28 @@ func (i *Inventory) Expire() (keys []rules.Key) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for key, known := range maps.Clone(i.related) {
-		objects, names := known.objects.Expire(i.now())
-		if objects == known.objects {
+		objects, expired := known.expire(key, i.now())
+		if objects == known.objects && !known.hasExpired {
 			continue
 		}
-		i.related[key] = knownRelated{objects, known.why}
-		if len(names) == 0 {
+		i.related[key] = knownRelated{objects: objects, why: known.why}
+		if len(expired) == 0 && !known.hasExpired {
 			continue
 		}
-		var ids []objectID
-		for _, name := range names {
-			ids = append(ids, objectID{key, name.Namespace, name.Name})
-		}
-		i.deriveNamers(ids...)
+		i.deriveNamers(expired...)
 		i.relate(key)
 		keys = append(keys, key)
 	}
 	return keys
+}
+
+// expire returns the objects as of a time, and those that have expired since.
+func (k *knownRelated) expire(key rules.Key, now time.Time) (objects *inventory.Objects, expired []objectID) {
+	objects, names := k.objects.Expire(now)
+	for _, name := range names {
+		expired = append(expired, objectID{key, name.Namespace, name.Name})
+	}
+	return objects, expired
 }
 
 // namedOf a related kind are the objects that classes name.
@@ -187,12 +199,16 @@ func (i *Inventory) namedOf(key rules.Key) (all []objectID) {
 // go on.
 func (i *Inventory) Derive() (changed []*inventory.ClassKind) {
 	i.mu.Lock()
-	if len(i.derivations.due)+len(i.derivations.changed) == 0 {
+	if len(i.derivations.due)+len(i.derivations.dueOf)+len(i.derivations.changed) == 0 {
 		i.mu.Unlock()
 		return nil
 	}
 	due, related := i.derivations.due, maps.Clone(i.related)
+	for o := range i.derivations.dueOf {
+		maps.Copy(due, i.derivations.classes[o])
+	}
 	i.derivations.due = map[classID]bool{}
+	clear(i.derivations.dueOf)
 	var from []*inventory.Class
 	for id := range due {
 		if c := i.classes[id.kind].Find(id.namespace, id.name); c != nil {

@@ -308,6 +308,8 @@ func (i *Inventory) publish() {
 type knownRelated struct {
 	objects *inventory.Objects
 	why     string
+	// hasExpired reports whether some have expired of which no round has reported yet.
+	hasExpired bool
 }
 
 // SetRelated replaces all objects of a related kind.
@@ -324,10 +326,12 @@ func (i *Inventory) ChangeRelated(o *inventory.Objects, namespace, name string) 
 	i.setRelated(o, []objectID{{o.Kind.Key(), namespace, name}})
 }
 
-// setRelated objects. These may have changed.
+// setRelated objects. These may have changed, and others have expired since the last round, which must not be the last to know.
 func (i *Inventory) setRelated(o *inventory.Objects, changed []objectID) {
-	i.related[o.Kind.Key()] = knownRelated{objects: o.AsOf(i.now())}
-	i.deriveNamers(changed...)
+	now, before := i.now(), i.related[o.Kind.Key()]
+	_, expired := before.expire(o.Kind.Key(), now)
+	i.related[o.Kind.Key()] = knownRelated{objects: o.AsOf(now), hasExpired: before.hasExpired || len(expired) > 0}
+	i.deriveNamers(append(changed, expired...)...)
 	i.relate(o.Kind.Key())
 }
 
@@ -337,7 +341,8 @@ func (i *Inventory) SetRelatedMissing(key rules.Key, why string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if old := i.related[key]; old.why != why {
-		i.related[key] = knownRelated{old.objects, why}
+		old.why = why
+		i.related[key] = old
 		i.relate(key)
 	}
 }
