@@ -126,7 +126,7 @@ func (o *order) judgeRest(ctx context.Context, best *candidate, decision *Decisi
 	var byLength [2]candidateHeap // short, and long
 	for _, c := range unjudged {
 		i := 0
-		if o.view.lengthOf(c.class) > v1beta1.LongExpressionCost {
+		if o.view.isLong(c.class) {
 			i = 1
 		}
 		byLength[i] = append(byLength[i], c)
@@ -155,7 +155,7 @@ func (o *order) judgeRest(ctx context.Context, best *candidate, decision *Decisi
 
 // leave a class that can no longer be judged.
 func (d *Decision) leave(c *inventory.Class) {
-	if d.View.lengthOf(c) > v1beta1.LongExpressionCost { // It pays for itself.
+	if d.View.isLong(c) { // It pays for itself.
 		d.drop(d.View.Kind.costly(), c, errCostly)
 	} else {
 		d.Unjudged++

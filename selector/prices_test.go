@@ -54,6 +54,39 @@ func TestPricesOfDecisions(t *testing.T) {
 	}
 }
 
+// TestPricesOfObjects has more classes name objects than can be judged, some of them by what is long.
+func TestPricesOfObjects(t *testing.T) {
+	const many = 10_000
+	long := strings.Repeat("1", 2_000)
+	for name, classes := range map[string]string{
+		"Named": `{` + related + `, fits: [{name: Open, expression: classRelated.price.spec.open}]}`,
+		"Late": `{related: [{name: price, resource: prices.example.org, nameExpression: class.spec.price},
+			{name: list, resource: prices.example.org, nameExpression: classRelated.price.spec.list}],
+			fits: [{name: Open, expression: classRelated.list.spec.open}]}`,
+		"Long": `{related: [{name: price, resource: prices.example.org, nameExpression: class.spec.price},
+			{name: list, resource: prices.example.org,
+			nameExpression: "double(class.spec.text) > 0.0 && double(classRelated.price.spec.text) > 0.0 ? 'l' : 'm'"}],
+			fits: [{name: Open, expression: classRelated.list.spec.open}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMarket(t, `{choice: {strategy: LowestScore, score: classRelated.price.spec.cost}}`, classes)
+			m.price("team", "p", "{cost: 3, open: false, list: l, text: '"+long+"'}")
+			m.price("team", "l", "{open: false}")
+			all := make([]*inventory.Class, many)
+			for i := range all {
+				content := map[string]any{"spec": map[string]any{"price": "p", "text": long}}
+				all[i] = m.kind.NewClass(&metav1.ObjectMeta{Namespace: "team", Name: fmt.Sprintf("class-%05d", i)}, content)
+			}
+			m.SetClasses(inventory.NewClasses(m.kind, all))
+			view := m.Snapshot()[m.claims.Name]
+			in := view.Kind.Reader.Read("team", "db", map[string]any{"spec": map[string]any{"classSelector": map[string]any{}}})
+			took := cost.LeastCPU(15, cost.CPU, func() { _, _ = new(Decider).Decide(t.Context(), view, in, Mode{}) })
+			t.Logf("%v of CPU with %d classes", took, many)
+			assert.LessOrEqual(t, took, cost.CPU, "A decision should cost no more than a review may.")
+		})
+	}
+}
+
 // TestPricesOfClasses has a class change whose fields are as long as they may be, in all that is evaluated of it alone.
 func TestPricesOfClasses(t *testing.T) {
 	const dear = "(class.spec.list.all(x, double(class.spec.text) > 0.0) ? 1 : 0)"

@@ -76,12 +76,26 @@ func viewAfter(kind *ClaimKind, classes []*inventory.Classes, before *View) *Vie
 // Related returns the objects of a related kind that the view needs. It is nil if they are not known.
 func (v *View) Related(key rules.Key) *inventory.Objects { return v.related[key] }
 
+// seesRelated reports whether an expression of a judged test looks at the objects that a class names.
+func (v *View) seesRelated(c *inventory.Class) bool {
+	return len(v.Kind.Rules.LooksAtClassRelated) > 0 || c.Kind.ForClaims.FitsSeeRelated
+}
+
 // relatedOf a class are the objects that it names, if an expression of a judged test looks at these.
 func (v *View) relatedOf(c *inventory.Class, budget *expression.Budget) (map[string]any, error) {
-	if len(v.Kind.Rules.LooksAtClassRelated) == 0 && !c.Kind.ForClaims.FitsSeeRelated {
+	if !v.seesRelated(c) {
 		return nil, nil
 	}
 	return c.Related(v.Related, budget, nil)
+}
+
+// isLong reports whether a class is long, as far as that is known without an evaluation: it is asked of all classes that are left.
+func (v *View) isLong(c *inventory.Class) bool {
+	length := c.Fields.Length()
+	if v.seesRelated(c) {
+		length += c.RelatedLength(v.Related)
+	}
+	return length > v1beta1.LongExpressionCost
 }
 
 // lengthOf all that expressions see of a class: its fields, and the objects that it names.

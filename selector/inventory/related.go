@@ -80,13 +80,7 @@ func (c *Class) Related(
 			return nil, err
 		}
 		objects := of(r.Kind.Key())
-		switch {
-		case objects != nil && !objects.Namespaced:
-			n.namespace = ""
-		case r.ObjectNamespace == nil:
-			n.namespace = c.Namespace
-		}
-		if n.name == "" || objects != nil && objects.Namespaced && n.namespace == "" {
+		if n = c.objectName(r, n, objects); n.name == "" {
 			continue
 		}
 		if o, _ := objects.Valid(r.Kind, n.namespace, n.name); o != nil {
@@ -97,6 +91,33 @@ func (c *Class) Related(
 		}
 	}
 	return found, nil
+}
+
+// objectName is the whole name of an object of a relation. It is empty if there is no such object.
+func (c *Class) objectName(r *rules.Relation, n className, objects *Objects) className {
+	switch {
+	case objects != nil && !objects.Namespaced:
+		n.namespace = ""
+	case r.ObjectNamespace == nil:
+		n.namespace = c.Namespace
+	}
+	if objects != nil && objects.Namespaced && n.namespace == "" {
+		return className{}
+	}
+	return n
+}
+
+// RelatedLength is what it costs to go through the objects that the class names, but for those whose names depend on other objects.
+func (c *Class) RelatedLength(of Finder) (length uint64) {
+	for i, n := range c.named {
+		r := &c.Kind.Related[i]
+		objects := of(r.Kind.Key())
+		if n = c.objectName(r, n, objects); n.name != "" { // A late one is not known before it is evaluated.
+			o, _ := objects.Valid(r.Kind, n.namespace, n.name)
+			length += o.Length()
+		}
+	}
+	return length
 }
 
 // Derives reports whether the weight or the capacity of a class depends on the objects that it names.
