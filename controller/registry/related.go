@@ -78,8 +78,8 @@ func (r *RelatedKinds) broken(classKind string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, k := range r.classKinds[classKind] {
-		for _, needed := range k.RelatedKinds() {
-			if of := r.related[needed.Key()]; of != nil && of.watch != nil {
+		for i := range k.Related {
+			if of := r.related[k.Related[i].Kind.Key()]; of != nil && of.watch != nil {
 				if _, err := of.watch.LastError(); err != nil {
 					return err
 				}

@@ -57,7 +57,7 @@ func fieldAt(at fields.Path) place {
 
 func (p place) String() string { return shown(p.path) }
 
-// reference is the path of the reference in the schema: that of the elements of a list.
+// schemaPath is the path of the reference in the schema: that of the elements of a list.
 func (p *place) schemaPath() fields.Path {
 	if p.isList {
 		return p.path.Below(fields.Element)
