@@ -20,10 +20,13 @@ const (
 	reasonTooMany    = "TooManyReferences"
 )
 
-// Refused is why a claim may not have the class that it names.
+// Refused is why a claim may not have the class that it names. Class is empty if the classes cannot be read.
 type Refused struct{ Class, Reason, Text string }
 
 func (r *Refused) Error() string {
+	if r.Class == "" {
+		return r.Text
+	}
 	return fmt.Sprintf("it names the class %q, which is %s", r.Class, r.Text)
 }
 
@@ -41,8 +44,8 @@ func (d *Decider) Check(
 	}
 	named, ok := v.Kind.Reader.Reference.Named(object)
 	if !ok {
-		text := fmt.Sprintf("one of more than %d references, or one that is too long to read", v1beta1.MaxListedReferences)
-		return decision.Claim, &Refused{"", reasonTooMany, text}, nil
+		text := fmt.Sprintf("its class reference is no list, or one with more than %d elements or too long to read", v1beta1.MaxListedReferences)
+		return decision.Claim, &Refused{Reason: reasonTooMany, Text: text}, nil
 	}
 	for _, to := range named {
 		if slices.Contains(before, to) {
