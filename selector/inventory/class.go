@@ -62,8 +62,8 @@ type Class struct {
 
 	// Fields that expressions look at, nil if there are none.
 	Fields *expression.Object
-	// named are the objects that the class names, by the relations of its kind.
-	named []className
+	// naming is nil if the kind has no related objects: most have none.
+	naming *naming
 	// OfferErr is why offerWhen has no result for the class, nil if it has one.
 	OfferErr *field.Error
 
@@ -72,8 +72,6 @@ type Class struct {
 
 	// stored is a hash of the uid and the resourceVersion with which the class was last seen.
 	stored *atomic.Uint64
-	// raw is the class as it was read, nil if this is it: see Derived.
-	raw *Class
 
 	// groupless is the place by which a reference that names the Kind alone finds the class,
 	// and kindless that for one that names neither group nor Kind.
@@ -168,7 +166,7 @@ func (c *Class) equal(o *Class) bool {
 		c.TooManyLabels == o.TooManyLabels && c.NotOffered == o.NotOffered && c.Weight == o.Weight &&
 		sameError(c.WeightErr, o.WeightErr) && sameError(c.MarkErr, o.MarkErr) && sameError(c.OfferErr, o.OfferErr) &&
 		slices.Equal(c.Labels, o.Labels) && c.Fields.Same(o.Fields) && slices.EqualFunc(c.Capacity, o.Capacity, equalCapacity) &&
-		slices.Equal(c.named, o.named)
+		slices.Equal(c.named(), o.named())
 }
 
 func sameError(a, b *field.Error) bool {

@@ -11,14 +11,33 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
+// naming is what a class names.
+type naming struct {
+	// objects by the relations of the kind.
+	objects []className
+	// raw is the class as it was read, nil if this is it: see Derived.
+	raw *Class
+}
+
+func (c *Class) named() []className {
+	if c.naming == nil {
+		return nil
+	}
+	return c.naming.objects
+}
+
 // nameObjects evaluates which objects a class names. Those whose names depend on other objects come when these are known.
 func (c *Class) nameObjects(in *expression.Input, budget *expression.Budget) {
+	if len(c.Kind.Related) == 0 {
+		return
+	}
+	c.naming = &naming{}
 	for i := range c.Kind.Related {
 		n := className{} // Without a name, there is no object. The namespace is that of an expression.
 		if r := &c.Kind.Related[i]; !r.IsLate() {
 			n, _ = nameOfObject(r, in, budget) // If it costs too much, there is no object.
 		}
-		c.named = append(c.named, n)
+		c.naming.objects = append(c.naming.objects, n)
 	}
 }
 
@@ -65,12 +84,13 @@ type Finder func(rules.Key) *Objects
 func (c *Class) Related(
 	of Finder, budget *expression.Budget, note func(r *rules.Relation, namespace, name string),
 ) (map[string]any, error) {
-	if len(c.named) == 0 {
+	named := c.named()
+	if len(named) == 0 {
 		return nil, nil
 	}
-	found := make(map[string]any, len(c.named))
+	found := make(map[string]any, len(named))
 	in := expression.Input{Class: c.Fields, ClassRelated: found}
-	for i, n := range c.named {
+	for i, n := range named {
 		r := &c.Kind.Related[i]
 		err := budget.LookUp()
 		if err == nil && r.IsLate() {
@@ -109,7 +129,7 @@ func (c *Class) objectName(r *rules.Relation, n className, objects *Objects) cla
 
 // RelatedLength is what it costs to go through the objects that the class names, but for those whose names depend on other objects.
 func (c *Class) RelatedLength(of Finder) (length uint64) {
-	for i, n := range c.named {
+	for i, n := range c.named() {
 		r := &c.Kind.Related[i]
 		objects := of(r.Kind.Key())
 		if n = c.objectName(r, n, objects); n.name != "" { // A late one is not known before it is evaluated.
@@ -130,9 +150,9 @@ func (c *Class) Derived(of Finder, note func(r *rules.Relation, namespace, name 
 	if !c.Kind.Derives() {
 		return c, 0
 	}
-	raw := cmp.Or(c.raw, c)
+	raw := cmp.Or(c.naming.raw, c)
 	d, budget := *raw, expression.Budget{Left: v1beta1.MaxClassExpressionCost}
-	d.raw, d.Capacity = raw, slices.Clone(raw.Capacity)
+	d.naming, d.Capacity = &naming{raw.named(), raw}, slices.Clone(raw.Capacity)
 	related, _ := raw.Related(of, &budget, note) // What costs too much fails below, too.
 	d.evaluateValues(true, &expression.Input{Class: raw.Fields, ClassRelated: related}, &budget)
 	return &d, v1beta1.MaxClassExpressionCost - budget.Left
