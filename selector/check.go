@@ -44,7 +44,8 @@ func (d *Decider) Check(
 	}
 	named, ok := v.Kind.Reader.Reference.Named(object)
 	if !ok {
-		text := fmt.Sprintf("its class reference is no list, or one with more than %d elements or too long to read", v1beta1.MaxListedReferences)
+		const format = "its class reference is no list, or one with more than %d elements or too long to read"
+		text := fmt.Sprintf(format, v1beta1.MaxListedReferences)
 		return decision.Claim, &Refused{Reason: reasonTooMany, Text: text}, nil
 	}
 	for _, to := range named {
