@@ -166,7 +166,7 @@ func TestLabelSelectors(t *testing.T) {
 			reason:   "We should refuse labels that are not strings",
 			text:     "labelSelectorMatches(class.spec.selector, {'a': dyn('b'), 'b': dyn(1)})",
 			selector: map[string]any{},
-			err:      "a value cannot be converted or is malformed",
+			err:      wrongType,
 		},
 		"NumberAsKey": {
 			reason: "We should refuse a key that is not a string",
