@@ -143,6 +143,33 @@ func (b *tab) size(width, height int64) {
 	b.run(chromedp.EmulateViewport(width, height))
 }
 
+// fits proves that the page needs no scrolling to the side, and that no word of a table is broken, from a telephone to a large screen.
+func (b *tab) fits(screen string) {
+	b.t.Helper()
+	const split = `(() => {
+  const words = [];
+  const walk = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+  for (let n = walk.nextNode(); n; n = walk.nextNode()) {
+    if (!n.parentElement.closest("table")) continue;
+    for (const m of n.data.matchAll(/[A-Za-z0-9]+/g)) {
+      const range = document.createRange();
+      range.setStart(n, m.index);
+      range.setEnd(n, m.index + m[0].length);
+      if (new Set([...range.getClientRects()].filter((r) => r.width > 0).map((r) => r.top)).size > 1) words.push(m[0]);
+    }
+  }
+  return words;
+})()`
+	const wide = `(width) => [...document.querySelectorAll("body *")].filter((e) => !e.closest(".scroll > *, .skip") && ` +
+		`e.getBoundingClientRect().right > width).map((e) => e.outerHTML.slice(0, 200))`
+	for _, width := range []int64{360, 800, 1600} {
+		b.size(width, 900)
+		assert.Empty(b.t, eval[[]string](b, fmt.Sprintf("(%s)(%d)", wide, width)), "%s: the page should fit in %d pixels", screen, width)
+		assert.Empty(b.t, eval[[]string](b, split), "%s: no word should be broken in %d pixels", screen, width)
+	}
+	b.size(1280, 900)
+}
+
 // shoot a picture for the documents, if they are to be made.
 func (b *tab) shoot(name string, height int64) {
 	b.t.Helper()

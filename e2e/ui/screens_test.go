@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/e2e/classbind"
 )
 
 const (
@@ -20,6 +23,9 @@ const (
 
 var (
 	kindPath  = "/kind?" + url.Values{"name": {databases}}.Encode()
+	classPath = func(name string) string {
+		return "/class?" + url.Values{"kind": {databases}, "classkind": {"rdsinstanceclasses.database.aws.crossplane.io"}, "name": {name}}.Encode()
+	}
 	claimPath = func(name string) string {
 		return "/claim?" + url.Values{"kind": {databases}, "namespace": {team}, "name": {name}}.Encode()
 	}
@@ -109,14 +115,24 @@ func TestScreens(t *testing.T) {
 	}{
 		{"kinds", "/", databases, 900},
 		{"kind", kindPath, "orders-standard", 850},
+		{"class", classPath("orders-standard"), "Claims that have it", 850},
+		{"claims", "/claims?kind=" + databases, "1 to 50 of 18", 850},
 		{"claim", claimPath("orders-001"), "The decision, if the claim was created now", 900},
+		{"unbound", claimPath("reports"), "The decision, if the claim was created now", 900},
 	} {
 		if tc.screen == "kinds" {
 			b.open(u.url, "Claim kinds")
 		}
 		b.open(u.at(tc.path), tc.says)
 		b.accessible(tc.screen)
-		b.shoot("ui-"+tc.screen, tc.height)
+		b.fits(tc.screen)
+		if slices.Contains([]string{"kinds", "kind", "claim"}, tc.screen) {
+			b.shoot("ui-"+tc.screen, tc.height)
+		}
+		if tc.screen == "unbound" {
+			reason := "no class for this claim"
+			assert.Equal(t, 1, strings.Count(strings.ToLower(b.text()), reason), "The reason should stand once:\n%s", b.text())
+		}
 		if tc.screen == "kind" {
 			b.scheme("dark")
 			b.shoot("ui-kind-dark", tc.height)
@@ -130,7 +146,50 @@ func TestScreens(t *testing.T) {
 	b.says("Who moves")
 	assert.Contains(t, b.text(), "would get another class")
 	b.accessible("whatif")
-	b.shoot("ui-whatif", 1250)
+	b.fits("whatif")
+	b.shoot("ui-whatif", 1180)
+}
+
+// TestManyKinds predicts a change of one of fifty kinds.
+func TestManyKinds(t *testing.T) {
+	const kinds = 50
+	w := newWorld(t)
+	w.install(t)
+	var crds, registrations, claims strings.Builder
+	for i := range kinds {
+		group := fmt.Sprintf("kind-%02d.test", i)
+		crds.WriteString(classbind.CRD("Claim", "claims."+group, "Namespaced", classbind.AnySchema))
+		crds.WriteString(classbind.CRD("Class", "classes."+group, "Cluster", classbind.AnySchema))
+		fmt.Fprintf(&registrations, "---\napiVersion: classbind.io/v1beta1\nkind: ClaimKind\nmetadata: {name: claims.%[1]s}\n"+
+			"---\napiVersion: classbind.io/v1beta1\nkind: ClassKind\nmetadata: {name: classes.%[1]s}\nspec: {claimKinds: [{name: claims.%[1]s}]}\n", group)
+		fmt.Fprintf(&claims, "---\napiVersion: %[1]s/v1\nkind: Claim\nmetadata: {name: a, namespace: default}\nspec: {classSelector: {}}\n", group)
+	}
+	w.kubectl(t, crds.String(), "apply", "-f", "-")
+	w.kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all")
+	w.kubectl(t, registrations.String()+claims.String(), "apply", "-f", "-")
+	u, b := startUI(t, w.Kubeconfig), newTab(t)
+	b.open(u.url, fmt.Sprintf("claims.kind-%02d.test", kinds-1))
+	b.fits("many kinds")
+	b.open(u.at("/whatif"), "Predict")
+	b.run(chromedp.SetValue("#changes", "apiVersion: kind-07.test/v1\nkind: Class\nmetadata: {name: new}\n"), chromedp.Click("main button"))
+	b.says(fmt.Sprintf("%d kinds do not change", kinds-1))
+	assert.Equal(t, 1, eval[int](b, "document.querySelectorAll('#answer section').length"), "We should show what changes alone.")
+	assert.Contains(t, b.text(), "claims.kind-07.test")
+	assert.NotContains(t, eval[string](b, "document.querySelector('#answer').innerText"), "claims.kind-08.test")
+	assert.Less(t, eval[int](b, "document.documentElement.scrollHeight"), 1800, "Two screens should show it all.")
+	b.accessible("a change among many kinds")
+	b.run(chromedp.Click("summary"))
+	assert.Contains(t, eval[string](b, "document.querySelector('#answer').innerText"), "claims.kind-08.test: 1 claim", "We should show all on demand.")
+}
+
+func TestCopy(t *testing.T) {
+	w := newWorld(t)
+	u, b := startUI(t, w.Kubeconfig), newTab(t)
+	b.open(u.url, "classbind is not installed in this cluster.")
+	b.run(chromedp.Evaluate[chromedp.Void]("window.copied = ''; navigator.clipboard.writeText = async (text) => { window.copied = text; }"),
+		chromedp.Click("button.copy"))
+	b.says("Copied")
+	assert.Equal(t, eval[string](b, "document.querySelector('main code').innerText"), eval[string](b, "window.copied"))
 }
 
 func TestLive(t *testing.T) {
@@ -144,14 +203,14 @@ func TestLive(t *testing.T) {
 	b.says(team + "/archive")
 	assert.Equal(t, focused, eval[string](b, "document.activeElement.getAttribute('href')"), "What has the focus should keep it.")
 
-	b.run(chromedp.SendKeys("#name", "half-typed"))
+	b.run(chromedp.SendKeys("#find", "half-typed"))
 	version := eval[string](b, "document.getElementById('main').dataset.version")
 	w.kubectl(t, database("attic", "stack: attic"), "apply", "-f", "-")
 	other := newTab(t) // It sees when the cluster was read again.
 	other.open(u.url, "Claim kinds")
 	other.open(u.at(kindPath), team+"/attic")
 	assert.Equal(t, version, eval[string](b, "document.getElementById('main').dataset.version"))
-	assert.Equal(t, "half-typed", eval[string](b, "document.getElementById('name').value"), "We should not lose what somebody types.")
+	assert.Equal(t, "half-typed", eval[string](b, "document.getElementById('find').value"), "We should not lose what somebody types.")
 
 	other.run(chromedp.Evaluate[chromedp.Void]("window.stays = document.getElementById('main').dataset.version"), chromedp.Click("#reload button"))
 	other.run(chromedp.Poll[chromedp.Void]("document.getElementById('main').dataset.version !== window.stays"))
@@ -195,8 +254,12 @@ func TestKeyboard(t *testing.T) {
 	press(kb.Enter)
 	b.says("Claims without a class")
 	press(kb.Tab)
-	tabTo("namespace")
-	press(team, kb.Tab, "orders-001", kb.Enter)
+	tabTo("find")
+	press("orders-001", kb.Enter)
+	b.says("1 to 1 of 1 found in")
+	press(kb.Tab)
+	tabTo(team + "/orders-001")
+	press(kb.Enter)
 	b.says("The decision, if the claim was created now")
 	press(kb.Tab, kb.Tab)
 	tabTo("What if")

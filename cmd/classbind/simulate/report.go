@@ -173,6 +173,9 @@ func (k *Kind) spread() bool {
 	return slices.ContainsFunc(k.Rows, func(r Row) bool { return r.Delta() != 0 })
 }
 
+// Changes reports whether the claims of a kind would get other classes.
+func (k *Kind) Changes() bool { return k.Moved+k.Lost > 0 || k.spread() }
+
 // Summary of a kind in a sentence.
 func (k *Kind) Summary() string {
 	claims := fmt.Sprintf("%d claims", k.Claims)

@@ -106,12 +106,15 @@ type kind struct {
 	// Claims are all, and Without those that have no class. Waiting are the first of these.
 	Claims, Without int
 	Waiting         []waiting
+	// Stored are the first most claims.
+	Stored []stored
 	// Certain reports whether every replica would give all claims the same classes.
 	Certain bool
 	// Unread reports whether the claims were not read.
 	Unread bool
 
 	simulated *simulate.Comparison
+	most      int
 }
 
 type class struct {
@@ -122,7 +125,7 @@ type class struct {
 	Marks           []string
 	Problems        []string
 	Weight          int64
-	// Capacity is empty where there is no limit.
+	// Capacity is what is taken of each quantity, empty where there is no limit.
 	Capacity string
 }
 
@@ -223,7 +226,7 @@ func (c *cache) readCluster(ctx context.Context) (*snapshot, error) {
 	}
 	again, specs, kinds := s.cluster.Again(), s.cluster.ClaimKinds, map[string]*kind{}
 	for i := range specs {
-		k := &kind{Name: specs[i].Name, Spec: specs[i].Spec, Certain: true}
+		k := &kind{Name: specs[i].Name, Spec: specs[i].Spec, Certain: true, most: max(1, maxClaims/len(specs))}
 		k.simulated, k.Err = simulate.Now(ctx, again, k.Name, k.seen)
 		s.kinds, kinds[k.Name] = append(s.kinds, k), k
 	}
@@ -254,10 +257,11 @@ func (k *kind) read(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) {
 	byName, unread := map[selector.ClassName]*class{}, k.Err
 	view, err := s.cluster.Bindable(ctx, spec)
 	if k.Err = cmp.Or(err, unread); view != nil {
+		view.CountRoom(ctx)
 		k.Notes = view.Notes
 		for _, classes := range view.View.Classes {
 			classes.Each(func(c *inventory.Class) {
-				added := newClass(c)
+				added := newClass(c, view.View.Kind)
 				byName[added.Class] = added
 				k.Classes = append(k.Classes, added)
 			})
@@ -286,7 +290,7 @@ func (k *kind) read(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) {
 	})
 }
 
-func newClass(of *inventory.Class) *class {
+func newClass(of *inventory.Class, k *selector.ClaimKind) *class {
 	c := &class{Labels: labels.Set(of.Labels.Set()).String(), Weight: of.Weight}
 	c.Class = selector.NameOf(of)
 	mark := func(is bool, text string) {
@@ -300,9 +304,12 @@ func newClass(of *inventory.Class) *class {
 	mark(of.NotOffered, "not offered")
 	mark(of.TooManyLabels, "too many labels")
 	var capacities []string
-	for i, quantity := range of.Kind.Quantities {
-		if total := of.Capacity[i].Total; total != inventory.Unlimited {
-			capacities = append(capacities, count(total)+" "+string(quantity))
+	if k.Room != nil {
+		room := k.Room("", of)
+		for i, quantity := range of.Kind.Quantities {
+			if total := of.Capacity[i].Total; total != inventory.Unlimited {
+				capacities = append(capacities, fmt.Sprintf("%s of %s %s", count(room[i].All()), count(total), quantity))
+			}
 		}
 	}
 	c.Capacity = strings.Join(capacities, ", ")
@@ -316,6 +323,9 @@ func newClass(of *inventory.Class) *class {
 
 // seen is called for each claim of the kind.
 func (k *kind) seen(claim *world.Recreated, gets world.Place, why string) {
+	if len(k.Stored) < k.most {
+		k.Stored = append(k.Stored, stored{claim.Namespace, claim.Name, claim.Has})
+	}
 	if claim.Has.Outcome != world.WithoutClass || gets.Outcome == world.Ignored {
 		return
 	}

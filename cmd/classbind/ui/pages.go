@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,7 +44,7 @@ var assets embed.FS
 // screens by the name of their template.
 var screens = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
-	for _, name := range []string{"kinds", "kind", "claim", "whatif", "message"} {
+	for _, name := range []string{"kinds", "kind", "class", "claims", "claim", "whatif", "message"} {
 		layout := template.New("layout.html").Funcs(functions)
 		all[name] = template.Must(layout.ParseFS(assets, "assets/layout.html", "assets/"+name+".html"))
 	}
@@ -57,7 +58,11 @@ var functions = template.FuncMap{
 		return strconv.FormatFloat(100*share/max(largest, 1e-9), 'f', 2, 64)
 	},
 	"kindURL":    func(name string) string { return "kind?" + url.Values{"name": {name}}.Encode() },
+	"claimsURL":  func(kind string) string { return "claims?" + url.Values{"kind": {kind}}.Encode() },
+	"classURL":   classURL,
 	"claimURL":   claimURL,
+	"named":      named,
+	"parts":      parts,
 	"odds":       explain.Percentage,
 	"share":      func(o selector.Odds) float64 { return 100 * float64(o.Share) / float64(max(o.Total, 1)) },
 	"first":      func(n int, rows []selector.Candidate) []selector.Candidate { return rows[:min(n, len(rows))] },
@@ -70,10 +75,6 @@ func count(n any) string {
 		text = text[:at] + "," + text[at:]
 	}
 	return text
-}
-
-func claimURL(c claimName) string {
-	return "claim?" + url.Values{"kind": {c.Kind}, "namespace": {c.Namespace}, "name": {c.Name}}.Encode()
 }
 
 type pages struct {
@@ -95,7 +96,8 @@ func newPages(c *cache, namespace string) *pages {
 	p.HandleFunc("GET /events", p.events)
 	p.HandleFunc("POST /reload", p.reload)
 	for pattern, screen := range map[string]func(*page, *http.Request) error{
-		"GET /{$}": p.kinds, "GET /kind": p.kind, "GET /claim": p.claim, "GET /whatif": p.whatIf, "POST /whatif": p.whatIf,
+		"GET /{$}": p.kinds, "GET /kind": p.kind, "GET /class": p.class, "GET /claims": p.claims, "GET /claim": p.claim,
+		"GET /whatif": p.whatIf, "POST /whatif": p.whatIf,
 		"GET /": func(*page, *http.Request) error { return notFound("There is no such page.") },
 	} {
 		p.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { p.serve(w, r, screen) })
@@ -251,6 +253,9 @@ type claimBody struct {
 	Near       list[selector.NearMiss]
 	// Looked is how many classes the decision looked at, and Others those that the selector does not match.
 	Looked, Others int
+	// Notes of the stored claim, and Why it would get its class: each reason is shown once.
+	Notes []string
+	Why   string
 }
 
 func (p *pages) claim(s *page, r *http.Request) error {
@@ -268,7 +273,7 @@ func (p *pages) claim(s *page, r *http.Request) error {
 	now := &e.Fresh.Explanation
 	others := len(now.NearMisses) + now.FarMisses
 	s.Screen, s.Title = "claim", name.String()
-	s.Body = claimBody{
+	body := claimBody{
 		Name: name, explanation: e,
 		Candidates: newList(r.URL, "candidates", "candidates", now.Candidates, selector.Candidate.String),
 		Dropped: newList(r.URL, "dropped", "dropped classes", now.Dropped, func(d selector.Drop) string {
@@ -277,8 +282,13 @@ func (p *pages) claim(s *page, r *http.Request) error {
 		Near: newList(r.URL, "near", "near misses", now.NearMisses, func(m selector.NearMiss) string {
 			return m.String() + " " + m.Unmet.Text
 		}),
-		Looked: len(now.Candidates) + len(now.Dropped) + others + now.NotDefault, Others: others,
+		Looked: len(now.Candidates) + len(now.Dropped) + others + now.NotDefault, Others: others, Why: e.Fresh.Message,
 	}
+	if e.Stored.Message == e.Fresh.Message {
+		body.Why = ""
+	}
+	body.Notes = slices.DeleteFunc(slices.Clone(e.Stored.Notes), func(note string) bool { return strings.Contains(note, e.Fresh.Message) })
+	s.Body = body
 	return nil
 }
 
@@ -287,7 +297,9 @@ type whatIfBody struct {
 	Kinds                         []*kind
 	Kind, Changes, Remove, Claims string
 	Report                        *simulate.Report
-	Err                           error
+	// Same are the kinds of the report that the change does not affect.
+	Same []simulate.Kind
+	Err  error
 }
 
 // whatIf predicts a change, and makes none.
@@ -325,6 +337,11 @@ func (p *pages) whatIf(s *page, r *http.Request) error {
 	}
 	if b.Err == nil {
 		b.Report, b.Err = simulate.Run(ctx, in)
+	}
+	if b.Err == nil && b.Kind == "" { // Of fifty kinds, a change seldom affects more than one.
+		changed := slices.DeleteFunc(slices.Clone(b.Report.Kinds), func(k simulate.Kind) bool { return !k.Changes() })
+		b.Same = slices.DeleteFunc(b.Report.Kinds, func(k simulate.Kind) bool { return k.Changes() })
+		b.Report.Kinds = changed
 	}
 	return nil
 }

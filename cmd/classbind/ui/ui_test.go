@@ -125,8 +125,10 @@ func TestHostile(t *testing.T) {
 	t.Parallel()
 	k := &kind{Name: hostile, Claims: 1, Without: 1, Notes: []string{hostile}, Findings: []status.Finding{{Where: hostile, What: hostile, Do: hostile}}}
 	k.Waiting = []waiting{{claimName{hostile, hostile, hostile}, hostile, hostile}}
+	named := selector.ClassName{ClassKind: hostile, Kind: hostile, Namespace: hostile, Name: hostile}
+	k.Stored = []stored{{hostile, hostile, world.Place{Class: named}}}
 	k.Classes = []*class{{
-		Row:    simulate.Row{Place: world.Place{Class: selector.ClassName{Kind: hostile, Namespace: hostile, Name: hostile}}},
+		Row:    simulate.Row{Place: world.Place{Class: named}, Has: 1},
 		Labels: hostile, Marks: []string{hostile}, Problems: []string{hostile}, Capacity: "1,500",
 	}}
 	s := &snapshot{at: time.Now(), kinds: []*kind{k}, status: &status.Report{Sections: []*status.Section{{
@@ -134,6 +136,8 @@ func TestHostile(t *testing.T) {
 	}}}}
 	for _, target := range []string{
 		"/", "/kind?name=" + url.QueryEscape(hostile), "/kind?name=x" + url.QueryEscape(hostile), "/whatif?remove=" + url.QueryEscape(hostile),
+		"/" + classURL(hostile, named), "/claims?kind=" + url.QueryEscape(hostile),
+		"/claims?kind=" + url.QueryEscape(hostile) + "&claims-search=" + url.QueryEscape("<img/src=x/onerror=alert(1)>"),
 	} {
 		_, text := show(t, state{version: 1, snapshot: s, err: errors.New(hostile)}, target)
 		assert.NotContains(t, text, "<img", target)
@@ -142,6 +146,82 @@ func TestHostile(t *testing.T) {
 		}
 		assert.Contains(t, text, "&lt;img src=x onerror=alert(1)&gt;", target)
 	}
+}
+
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	small := selector.ClassName{ClassKind: "classes.a", Kind: "Class", Name: "small"}
+	of := func(c selector.ClassName) world.Place { return world.Place{Class: c} }
+	elsewhere := small
+	elsewhere.ClassKind = "classes.b"
+	k := &kind{Name: "claims.a", Claims: 5, Classes: []*class{
+		{Row: simulate.Row{Place: of(small), Has: 3}, Capacity: "3 of 6 claims"},
+		{Row: simulate.Row{Place: of(elsewhere)}},
+	}, Stored: []stored{
+		{"web", "first", of(small)}, {"web", "second", of(small)}, {"shop", "third", of(elsewhere)},
+		{"shop", "fourth", world.Place{Outcome: world.WithoutClass}},
+	}}
+	s := &snapshot{at: time.Now(), kinds: []*kind{k}, status: &status.Report{}}
+	for name, tc := range map[string]struct {
+		reason    string
+		target    string
+		has, lack []string
+	}{
+		"All": {
+			reason: "We should list the claims that are held with their classes, and give how many there are.",
+			target: "/claims?kind=claims.a",
+			has:    []string{"web/<wbr>first", "shop/<wbr>fourth", "without a class", "These are the first 4 of 5"},
+		},
+		"Search": {
+			reason: "We should find a claim by a part of its name.",
+			target: "/claims?kind=claims.a&claims-search=fou",
+			has:    []string{"shop/<wbr>fourth"},
+			lack:   []string{"web/<wbr>first", "not listed here"},
+		},
+		"NotHeld": {
+			reason: "We should lead to a claim that is not held.",
+			target: "/claims?kind=claims.a&claims-search=web/fifth",
+			has:    []string{"claim?kind=claims.a&amp;name=fifth&amp;namespace=web", "None of 4 claims has these words."},
+		},
+		"Class": {
+			reason: "We should list the claims of one class alone, although another kind has a class of the same name.",
+			target: "/" + classURL("claims.a", small),
+			has:    []string{"web/<wbr>first", "web/<wbr>second", "These are the first 2 of 3", "3 of 6 claims"},
+			lack:   []string{"shop/<wbr>third", "shop/<wbr>fourth"},
+		},
+		"Unused": {
+			reason: "We should say that a class has no claim.",
+			target: "/" + classURL("claims.a", elsewhere),
+			has:    []string{"No claim of this kind has the class."},
+		},
+		"Gone": {
+			reason: "We should say that a class is not there.",
+			target: "/" + classURL("claims.a", selector.ClassName{ClassKind: "classes.a", Name: "large"}),
+			has:    []string{"There is no class &#34;large&#34;."},
+		},
+		"Links": {
+			reason: "We should link a class to its claims, and a kind to all of them.",
+			target: "/kind?name=claims.a",
+			has:    []string{`href="class?classkind=classes.a&amp;kind=claims.a`, `href="claims?kind=claims.a"`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, text := show(t, state{version: 1, snapshot: s}, tc.target)
+			for _, want := range tc.has {
+				assert.Contains(t, text, want, tc.reason)
+			}
+			for _, unwanted := range tc.lack {
+				assert.NotContains(t, text, unwanted, tc.reason)
+			}
+		})
+	}
+}
+
+func TestParts(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, []string{"Class/", "a.", "b-c/", "d"}, parts("Class/a.b-c/d"), "A line should end after a slash or a dot.")
+	assert.Equal(t, []string{"plain"}, parts("plain"))
 }
 
 // TestStates are those in which there is nothing to see.

@@ -19,8 +19,20 @@ async function update() {
     document.getElementById(id).replaceWith(next.getElementById(id));
   }
   document.title = next.title;
+  copyable();
   if (had && had !== document.body && !had.isConnected) find(had)?.focus({ preventScroll: true });
 }
+
+// copyable shows the buttons that copy a command: without a script, or where a browser keeps the clipboard from a page, they stay hidden.
+const copyable = () => {
+  for (const button of document.querySelectorAll(".copy")) button.hidden = !navigator.clipboard;
+};
+
+document.addEventListener("click", async (e) => {
+  if (!e.target.matches(".copy")) return;
+  await navigator.clipboard.writeText(e.target.previousElementSibling.textContent);
+  e.target.textContent = "Copied";
+});
 
 let source;
 
@@ -48,4 +60,5 @@ document.getElementById("reload")?.addEventListener("submit", (e) => {
 document.addEventListener("visibilitychange", listen);
 addEventListener("pagehide", () => source?.close());
 addEventListener("pageshow", (e) => { if (e.persisted) listen(); });
+copyable();
 listen();
