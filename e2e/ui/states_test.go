@@ -77,7 +77,7 @@ func TestHostile(t *testing.T) {
 	b.open(u.at("/claim?kind="+kind+"&namespace=default&name=b"), "The decision")
 	shows("bound claim")
 	b.open(u.at("/whatif"), "Predict")
-	b.run(chromedp.SetValue("#changes", fmt.Sprintf(roles, "2")), chromedp.Click("main button"))
+	b.run(chromedp.SetValue("#kind", kind), chromedp.SetValue("#changes", fmt.Sprintf(roles, "2")), chromedp.Click("main button"))
 	b.says("would get another class")
 	shows("whatif")
 }

@@ -65,11 +65,12 @@ func (p *pages) class(s *page, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	kind, namespace, name := query.Get("classkind"), query.Get("namespace"), query.Get("name")
 	i := slices.IndexFunc(k.Classes, func(c *class) bool {
-		return c.Class.ClassKind == query.Get("classkind") && c.Class.Namespace == query.Get("namespace") && c.Class.Name == query.Get("name")
+		return c.Class.ClassKind == kind && c.Class.Namespace == namespace && c.Class.Name == name
 	})
 	if i < 0 {
-		return notFound(fmt.Sprintf("There is no class %q.", truncate.Printable(query.Get("name"))))
+		return notFound(fmt.Sprintf("There is no class %q.", truncate.Printable(name)))
 	}
 	c := k.Classes[i]
 	var held []stored

@@ -158,7 +158,9 @@ func TestClaims(t *testing.T) {
 		{Row: simulate.Row{Place: of(small), Has: 3}, Capacity: "3 of 6 claims"},
 		{Row: simulate.Row{Place: of(elsewhere)}},
 	}, Stored: []stored{
-		{"web", "first", of(small)}, {"web", "second", of(small)}, {"shop", "third", of(elsewhere)},
+		{"web", "first", of(small)},
+		{"web", "second", of(small)},
+		{"shop", "third", of(elsewhere)},
 		{"shop", "fourth", world.Place{Outcome: world.WithoutClass}},
 	}}
 	s := &snapshot{at: time.Now(), kinds: []*kind{k}, status: &status.Report{}}
