@@ -103,7 +103,7 @@ promql: ## Have Prometheus' own parser read the alerts and the dashboard
 
 # -count=1, because a cached result does not see a file that is new.
 .PHONY: docs
-docs: ## Check the links and the sentences of the documents
+docs: ## Check the links, the sentences and the lengths of the documents
 	$(DOCS) go test $(NO_VET) -count=1 ./...
 
 # It asks vuln.go.dev, or the database of VULNDB. No part of make check, which needs nothing but a module proxy. A workflow runs it for each
@@ -124,6 +124,7 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 	cd e2e/ui && go mod tidy -diff
 	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*' deploy/kinds deploy/chart/README.md docs/api-reference.md docs/api.md
 	@e2e/release/versions
+	@e2e/release/subjects
 	$(MAKE) size lint unit promql docs
 
 .PHONY: size
