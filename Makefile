@@ -77,6 +77,7 @@ image-archive: build ## Write the same image to bin/classbind.tar, without a con
 generate: ## Generate deepcopy functions, CRDs, the marks of presets, the table of the chart's values, and parts of docs/
 	CGO_ENABLED=0 $(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=deploy/crd
 	@CGO_ENABLED=0 $(CRD_REF_DOCS) --source-path=api/v1beta1 --config=api/crd-ref-docs.yaml --renderer=markdown --output-path=docs/api-reference.md --log-level=error
+	@printf '\n## Limits\n\n<!-- limits, from api/v1beta1/limits.go by make generate -->\n<!-- end of limits -->\n' >> docs/api-reference.md
 	@CGO_ENABLED=0 $(HELM_DOCS) --chart-search-root=deploy/chart --sort-values-order=file --log-level=error
 	@CGO_ENABLED=0 go test $(NO_VET) -run 'TestSecurity$$|TestNames$$' ./api/v1beta1 -update
 	@CGO_ENABLED=0 go test $(NO_VET) -run 'TestMarks$$' ./deploy/kinds -update
