@@ -28,7 +28,9 @@ const (
 )
 
 // TestSecurity proves that docs/api-reference.md, to which docs/security.md leads, has the same limits as the code.
-func TestSecurity(t *testing.T) { assertGenerated(t, limitsFile, tableBegin, tableEnd, limitsText+limitsTable(t)) }
+func TestSecurity(t *testing.T) {
+	assertGenerated(t, limitsFile, tableBegin, tableEnd, limitsText+limitsTable(t))
+}
 
 const limitsText = `
 classbind checks each limit before the work that it bounds. The last rows limit requests by a key: the namespace of the claims, where a row
