@@ -104,7 +104,7 @@ promql: ## Have Prometheus' own parser read the alerts and the dashboard
 
 # -count=1, because a cached result does not see a file that is new.
 .PHONY: docs
-docs: ## Check the links and the sentences of the documents
+docs: ## Check the links, the sentences and the lengths of the documents
 	$(DOCS) go test $(NO_VET) -count=1 ./...
 	$(E2E) go test $(NO_VET) -count=1 ./release/published
 
@@ -124,8 +124,9 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 	cd e2e/oldest && go mod tidy -diff
 	cd e2e/docs && go mod tidy -diff
 	cd e2e/ui && go mod tidy -diff
-	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*' deploy/kinds deploy/chart/README.md docs/api-reference.md docs/api.md docs/security.md docs/install.md README.md
+	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*' deploy/kinds deploy/chart/README.md docs/api-reference.md docs/api.md docs/install.md README.md
 	@e2e/release/versions
+	@e2e/release/subjects
 	$(MAKE) size lint unit promql docs
 
 .PHONY: size

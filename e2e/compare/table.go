@@ -54,8 +54,8 @@ func (w *world) table(ctx context.Context) (string, error) {
 		names = append(names, c.name)
 	}
 	text.WriteString(line(append(names, "by")) + strings.Repeat("|---", len(names)+1) + "|\n" + w.rows)
-	text.WriteString("\nWhat the author of a claim reads if no class matches ([`draws.go`](../e2e/compare/draws.go)):\n\n")
-	text.WriteString("```text\n" + strings.TrimSuffix(w.unmatched, "\n") + "```\n" + end)
+	text.WriteString(end)
+	_, _ = fmt.Fprint(w.settings.Progress, "\nWhat the author of a claim reads if no class matches:\n\n", w.unmatched)
 	return text.String(), nil
 }
 
