@@ -81,6 +81,7 @@ generate: ## Generate deepcopy functions, CRDs, the marks of presets, the table 
 	@CGO_ENABLED=0 $(HELM_DOCS) --chart-search-root=deploy/chart --sort-values-order=file --log-level=error
 	@CGO_ENABLED=0 go test $(NO_VET) -run 'TestSecurity$$|TestNames$$' ./api/v1beta1 -update
 	@CGO_ENABLED=0 go test $(NO_VET) -run 'TestMarks$$' ./deploy/kinds -update
+	@$(E2E) go test $(NO_VET) -run 'TestPages$$' ./release/published -update
 
 .PHONY: lint
 lint: ## Lint all modules, and the workflows of GitHub
@@ -106,6 +107,7 @@ promql: ## Have Prometheus' own parser read the alerts and the dashboard
 .PHONY: docs
 docs: ## Check the links, the sentences and the lengths of the documents
 	$(DOCS) go test $(NO_VET) -count=1 ./...
+	$(E2E) go test $(NO_VET) -count=1 ./release/published
 
 # It asks vuln.go.dev, or the database of VULNDB. No part of make check, which needs nothing but a module proxy. A workflow runs it for each
 # change, and every night.
@@ -123,7 +125,7 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 	cd e2e/oldest && go mod tidy -diff
 	cd e2e/docs && go mod tidy -diff
 	cd e2e/ui && go mod tidy -diff
-	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*' deploy/kinds deploy/chart/README.md docs/api-reference.md docs/api.md
+	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*' deploy/kinds deploy/chart/README.md docs/api-reference.md docs/api.md docs/install.md README.md
 	@e2e/release/versions
 	@e2e/release/subjects
 	$(MAKE) size lint unit promql docs

@@ -198,7 +198,7 @@ func (d *deployment) documentedHelm(t *testing.T, image string, b docBlock) {
 	require.NoError(t, err)
 }
 
-var docChart = regexp.MustCompile(`oci://ghcr\.io/classbind/charts/classbind --version \S+`)
+var docChart = regexp.MustCompile(`oci://ghcr\.io/classbind/charts/classbind --version \S+|deploy/chart`)
 
 // helmInstall does what docs/install.md says, while claims of no registered kind are created.
 func (d *deployment) helmInstall(t *testing.T) {

@@ -12,8 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
+
+	"github.com/classbind/classbind/e2e/release/published"
 )
 
 // TestDocs runs the blocks of commands in the documents, and compares what they print.
@@ -36,12 +39,15 @@ import (
 //   - <!-- test: pods -->: TestDocsInPods runs it, in a cluster with pods.
 //   - <!-- test: TestName -->: that test runs it. It finds the block with documented.
 //
-// docker and kind do nothing. The files of a release are served from dist; install.yaml is what deploy is. A folder of this repository at a ref
-// is that of the copy. In pods, the image of a release is $IMAGE.
+// What depends on docs/published reads as before a release. In pods, it reads as after that of $VERSION, if that is set.
+//
+// docker run is classbind. All other commands of docker, and kind, do nothing. The files of a release are served from dist; install.yaml is
+// what deploy is. The CRDs of the Gateway API are those of a test. A folder of this repository at a ref is that of the copy. In pods, the
+// image of a release is $IMAGE.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	notInPods(t, "TestDocsInPods runs what needs pods.")
-	for _, p := range docPages(t) {
+	for _, p := range docPages(t, published.None) {
 		t.Run(p.path, func(t *testing.T) {
 			t.Parallel()
 			p.run(t, "")
@@ -54,11 +60,53 @@ func TestDocsInPods(t *testing.T) {
 	if !inPods() {
 		t.Skip("It needs a cluster with pods: make e2e.")
 	}
-	for _, p := range docPages(t) {
+	for _, p := range docPages(t, cmp.Or(os.Getenv("VERSION"), published.None)) {
 		if !slices.ContainsFunc(p.blocks, func(b docBlock) bool { return b.by == "pods" }) {
 			continue
 		}
-		t.Run(p.path, func(t *testing.T) { p.run(t, "pods") })
+		t.Run(p.path, func(t *testing.T) {
+			p.run(t, "pods")
+			if p.path == "README.md" {
+				deleteGateways(t)
+			}
+		})
+	}
+}
+
+// deleteGateways deletes what README creates beside classbind, so that it is on no other page.
+func deleteGateways(t *testing.T) {
+	crds := []string{"delete", "crd", "--ignore-not-found"}
+	for _, plural := range []string{"gateways", "gatewayclasses", "httproutes"} {
+		crds = append(crds, plural+".gateway.networking.k8s.io")
+	}
+	for _, args := range [][]string{{"delete", "-k", filepath.Join(podDeploy, "kinds", "gateway-api"), "--ignore-not-found"}, crds} {
+		_, _, err := podKubectl(t.Context(), nil, args...)
+		assert.NoError(t, err)
+	}
+}
+
+// TestPublished installs classbind from a clone, as the documents show it before there is a release. TestRelease does so from the release.
+func TestPublished(t *testing.T) {
+	t.Parallel()
+	notInPods(t, "TestDocsInPods runs the same.")
+	installs(t, published.None, "")
+}
+
+// installs runs what depends on docs/published, as it reads with that version, and with the files of the release in a folder. There are no
+// pods to wait for: a replica runs beside the control plane.
+func installs(t *testing.T, version, dist string) {
+	for _, p := range docPages(t, version) {
+		if !slices.Contains(published.Pages, p.path) {
+			continue
+		}
+		p.dist = dist
+		for n := range p.blocks {
+			p.blocks[n].lines = slices.DeleteFunc(p.blocks[n].lines, func(line string) bool { return strings.Contains(line, " rollout status ") })
+		}
+		t.Run(p.path, func(t *testing.T) {
+			t.Parallel()
+			p.run(t, "pods")
+		})
 	}
 }
 
@@ -84,6 +132,7 @@ func (p *docPage) run(t *testing.T, by string) {
 			}
 			if session == nil {
 				session = newDocSession(t, kind)
+				session.dist = p.dist
 			}
 			if err := session.run(&step); err != nil {
 				t.Error(err)
@@ -95,12 +144,15 @@ func (p *docPage) run(t *testing.T, by string) {
 	}
 }
 
-func docPages(t *testing.T) (pages []*docPage) {
+// docPages as they read if that version is published.
+func docPages(t *testing.T, version string) (pages []*docPage) {
 	root, paths := docRoot(t)
 	for _, path := range paths {
-		text, err := os.ReadFile(filepath.Join(root, path)) //nolint:gosec // It is a file of the repository.
-		require.NoError(t, err)
-		if p := must(readPage(path, string(text)))(t); len(p.blocks) > 0 {
+		text := readText(t, filepath.Join(root, path))
+		if slices.Contains(published.Pages, path) {
+			text = must(published.Page(text, version))(t, path)
+		}
+		if p := must(readPage(path, text))(t); len(p.blocks) > 0 {
 			pages = append(pages, p)
 		}
 	}
@@ -162,7 +214,7 @@ func TestDocsRunners(t *testing.T) {
 	t.Parallel()
 	notInPods(t, "It reads the source.")
 	tests := docTests(t)
-	for _, p := range docPages(t) {
+	for _, p := range slices.Concat(docPages(t, published.None), docPages(t, releaseVersion)) {
 		for n := range p.blocks {
 			b := &p.blocks[n]
 			switch {
@@ -208,6 +260,8 @@ func TestDocsSession(t *testing.T) {
 type docPage struct {
 	path   string
 	blocks []docBlock
+	// dist is the folder of a release that the session serves, instead of what the tree has.
+	dist string
 }
 
 type docBlock struct {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,7 @@ type docSession struct {
 	// root is a copy of the repository, and dir has all else.
 	root, dir string
 	image     string // $IMAGE, in pods.
+	dist      string // the folder of a release, or empty
 
 	to     io.Writer
 	done   chan bool // It is closed when the shell ends.
@@ -89,8 +91,12 @@ func docSessionWith(t *testing.T, kubeconfig string) *docSession {
 		binaries := must(assets.Dir(t.Context(), os.Stderr))(t)
 		path = append(path, filepath.Dir(command), binaries)
 	}
-	for _, absent := range []string{"docker", "kind"} {
-		require.NoError(t, os.WriteFile(filepath.Join(s.dir, absent), []byte("#!/bin/sh\n"), 0o700)) //nolint:gosec // It is to be executed.
+	for name, script := range map[string]string{
+		"docker": `[ "$1" != run ] || { shift 3; exec classbind "$@"; }`, // run --rm IMAGE ARGUMENT...
+		"kind":   "",
+	} {
+		file := filepath.Join(s.dir, name)
+		require.NoError(t, os.WriteFile(file, []byte("#!/bin/sh\n"+script+"\n"), 0o700)) //nolint:gosec // It is to be executed.
 	}
 	path = append(path, s.dir)
 	s.serveReleases(t)
@@ -105,13 +111,18 @@ while IFS= read -r path; do test ! -e "$path" || echo "$path"; done | tar -cf - 
 	output(t, exec.CommandContext(t.Context(), "sh", "-ec", script, to)) //nolint:gosec // The folder is the test's own.
 }
 
-// serveReleases as GitHub would: what make release has written to dist, and install.yaml.
+// serveReleases as GitHub would: the folder of a release, or else what make release has written to dist, and install.yaml. Of the Gateway
+// API, it serves the CRDs, with what classbind reads of them.
 func (s *docSession) serveReleases(t *testing.T) {
 	dist := must(filepath.Abs(filepath.Join("..", "dist")))(t)
-	files := http.FileServer(http.Dir(dist))
+	gateways := must(filepath.Abs(filepath.Join(projects, "crds", "gateway-api.yaml")))(t)
 	s.served = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/install.yaml" {
-			files.ServeHTTP(w, r)
+		switch {
+		case r.URL.Path == "/standard-install.yaml":
+			http.ServeFile(w, r, gateways)
+			return
+		case r.URL.Path != "/install.yaml" || s.dist != "":
+			http.FileServer(http.Dir(cmp.Or(s.dist, dist))).ServeHTTP(w, r)
 			return
 		}
 		out, err := exec.CommandContext(r.Context(), "kubectl", "kustomize", filepath.Join(s.root, "deploy")).Output() //nolint:gosec // It is ours.
@@ -167,7 +178,8 @@ func goFolders(t *testing.T) (env []string) {
 }
 
 var (
-	docRelease = regexp.MustCompile(`https://github\.com/classbind/classbind/releases/(?:download/v[\w.-]+|latest/download)/`)
+	docRelease = regexp.MustCompile(`https://github\.com/(?:classbind/classbind|` +
+		`kubernetes-sigs/gateway-api)/releases/(?:download/v[\w.-]+|latest/download)/`)
 	docRemote  = regexp.MustCompile(`(?:https://)?github\.com/classbind/classbind//?(deploy[\w/-]*)\?ref=[\w.]+`)
 	docImage   = regexp.MustCompile(`ghcr\.io/classbind/classbind:v[\w.]+`)
 	docNewName = regexp.MustCompile(`(newName: *"?)ghcr\.io/classbind/classbind`)

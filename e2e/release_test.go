@@ -140,6 +140,7 @@ func TestRelease(t *testing.T) {
 		sameObjects(t, readText(t, filepath.Join(dist, "install.yaml")), chart, "", classbind.Namespace)
 		sameObjects(t, readText(t, filepath.Join(dist, "install-cert-manager.yaml")), chart, "certificates: cert-manager", classbind.Namespace)
 	})
+	t.Run("Documents", func(t *testing.T) { installs(t, releaseVersion, dist) })
 	t.Run("SBOM", func(t *testing.T) { r.checkBOM(t, dist) })
 	t.Run("Publish", func(t *testing.T) { r.publishes(t, dist, slices.Concat(signed.lines, sbom.lines)) })
 }
@@ -417,9 +418,9 @@ func TestRun(t *testing.T) {
 				require.NoError(t, err, "%s", text)
 				return string(text)
 			}
-			for _, b := range documented(t, "README.md") {
+			for _, b := range documented(t, "deploy/samples/crossplane/README.md") {
 				want := "...\n" + strings.Join(b.lines, "\n") + "\n..."
-				assert.True(t, docMatches(want, out.String()), "We should print what README shows:\n%s", out)
+				assert.True(t, docMatches(want, out.String()), "We should print what the sample shows:\n%s", out)
 			}
 			assert.Contains(
 				t, shell("classbind explain PostgreSQLInstance/gitlab-database --namespace acme-team --unbound"), "bound to",

@@ -1,7 +1,6 @@
 package docs
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -18,43 +17,19 @@ import (
 	extast "github.com/yuin/goldmark/extension/ast"
 )
 
-const (
-	// longest sentence, in words.
-	longest = 30
-	// readmeLines is how long README may be.
-	readmeLines = 200
-)
+// longest sentence, in words.
+const longest = 30
 
-// TestSentences prints those that are too long, and keeps README a first page.
+// TestSentences prints those that are too long.
 func TestSentences(t *testing.T) {
 	t.Parallel()
 	pages, _ := pages(t)
 	for _, p := range pages {
-		if lines := bytes.Count(p.source, []byte("\n")); p.path == "README.md" && lines > readmeLines {
-			t.Errorf("README.md has %d lines: say in it what a first page says, and the rest in docs", lines)
-		}
 		for _, s := range p.sentences() {
 			if s.words > longest {
 				t.Errorf("%s:%d: %d words: %s", p.path, s.line, s.words, s.text)
 			}
 		}
-	}
-}
-
-// TestReadmeInstallsWhatItUses compares the API of README with what CHANGELOG says of the release that README downloads, or of all.
-func TestReadmeInstallsWhatItUses(t *testing.T) {
-	t.Parallel()
-	pages, _ := pages(t)
-	page := map[string]string{}
-	for _, p := range pages {
-		page[p.path] = string(p.source)
-	}
-	download := regexp.MustCompile(`/releases/download/v([^/]+)/|$`).FindStringSubmatch(page["README.md"])
-	_, has, _ := strings.Cut(page["CHANGELOG.md"], "\n## ["+download[1])
-	used := regexp.MustCompile(`classbind\.io/v\w+`).FindAllString(page["README.md"], -1)
-	require.NotEmpty(t, used)
-	for _, api := range used {
-		assert.Contains(t, has, api, "README should use no API that is not in the release that it installs.")
 	}
 }
 

@@ -26,7 +26,7 @@ var bounds = map[string]int{
 	"ARCHITECTURE.md":               1870,
 	"CHANGELOG.md":                  700,
 	"CONTRIBUTING.md":               650,
-	"README.md":                     1410,
+	"README.md":                     800,
 	"docs/adopt.md":                 550,
 	"docs/api.md":                   3860,
 	"docs/capacity.md":              1170,
