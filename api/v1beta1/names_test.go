@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	namesFile  = "../../docs/api.md"
+	namesFile  = "../../docs/api-reference.md"
 	namesBegin = "<!-- names, from the code by make generate -->\n"
 	namesEnd   = "<!-- end of names -->\n"
 )
 
-// TestNames proves that docs/api.md has every name on which others may rely, as the code has it.
+// TestNames proves that docs/api-reference.md has every name on which others may rely, as the code has it.
 func TestNames(t *testing.T) { assertGenerated(t, namesFile, namesBegin, namesEnd, namesTable(t)) }
 
 // TestAnnotations proves that all keys of ours are known, so that no new one counts as a mistake.
