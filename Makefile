@@ -168,8 +168,8 @@ e2e: export GOOS := linux
 e2e: build ## Run the tests in pods, in a cluster of kind's: make e2e CERTS=self-signed CLUSTER=path/of/driver
 	@e2e/on-cluster
 
-# The toolchain of a release, downloaded if it is not the one here: another writes other bytes.
-RELEASE_COMMAND := cd e2e && GOOS= GOARCH= CGO_ENABLED=0 GOFLAGS= GOTOOLCHAIN=go1.26.8 go run ./release/cmd/release
+# The toolchain of a release is that of go.mod, downloaded if it is not the one here: another writes other bytes.
+RELEASE_COMMAND = cd e2e && GOOS= GOARCH= CGO_ENABLED=0 GOFLAGS= GOTOOLCHAIN=$(shell sed -n 's/^toolchain //p' go.mod) go run ./release/cmd/release
 
 .PHONY: release
 release: ## Build a release of this commit into dist/: make release VERSION=v0.1.0
