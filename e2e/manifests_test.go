@@ -235,8 +235,9 @@ func fit(t *testing.T, objects []*unstructured.Unstructured) {
 func scraped(t *testing.T, objects []*unstructured.Unstructured, ca string) {
 	monitor := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "ServiceMonitor" })
 	require.GreaterOrEqual(t, monitor, 0, "We should have a ServiceMonitor.")
-	assert.Equal(t, []any{map[string]any{ //nolint:gosec // A path, not a token.
-		"port": "metrics", "scheme": "https", "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
+	assert.Equal(t, []any{map[string]any{
+		"port": "metrics", "scheme": "https",
+		"authorization": map[string]any{"credentials": map[string]any{"name": "classbind-metrics-reader", "key": "token"}},
 		"tlsConfig": map[string]any{
 			"serverName": "classbind." + classbind.Namespace + ".svc",
 			"ca":         map[string]any{"secret": map[string]any{"name": ca, "key": "ca.crt"}},
