@@ -21,7 +21,7 @@ NO_VET := -vet=off
 export GOTESTSUM_FORMAT ?= testname
 E2E_TEST = $(E2E) $(GOTESTSUM) --hide-summary=skipped -- $(NO_VET)
 # The demonstration replaces the shell, so that a signal to make reaches it; go run would not pass it on.
-DEMO := cd e2e && export CGO_ENABLED=0 && go build -v -o ../bin/demo ./cmd/demo && exec ../bin/demo
+DEMO := cd e2e && export CGO_ENABLED=0 && ./quietly go build -v -o ../bin/demo ./cmd/demo && exec ../bin/demo
 MONITORING := cd e2e/monitoring && CGO_ENABLED=0
 DOCS := cd e2e/docs && CGO_ENABLED=0
 CRDS_MODULE := cd e2e/crds && CGO_ENABLED=0
@@ -56,12 +56,11 @@ run: control-plane ## Do the same, and leave it running with a kubeconfig to pla
 	@$(DEMO) --keep
 
 # Static, for an image that has nothing else, and without debug information. It shares what is compiled with the
-# demonstration, which -trimpath would prevent; an image gets no path of the machine that built it. -v shows each package
-# that is compiled.
+# demonstration, which -trimpath would prevent; an image gets no path of the machine that built it.
 .PHONY: build
 build: ## Build bin/classbind; VERSION names it where git cannot: make build VERSION=v0.1.0
 	@echo "==> Compiling classbind (a first time, for some minutes, less after make demo)"
-	CGO_ENABLED=0 go build -v $(TRIMPATH) -ldflags="-s -w $(if $(VERSION),-X main.releaseVersion=$(VERSION))" -o bin/classbind ./cmd/classbind
+	@CGO_ENABLED=0 e2e/quietly go build -v $(TRIMPATH) -ldflags="-s -w $(if $(VERSION),-X main.releaseVersion=$(VERSION))" -o bin/classbind ./cmd/classbind
 
 .PHONY: image
 image: ## Build the image IMAGE with CONTAINER_ENGINE (docker)
@@ -173,8 +172,8 @@ e2e: export GOOS := linux
 e2e: build ## Run the tests in pods, in a cluster of kind's: make e2e CERTS=self-signed CLUSTER=path/of/driver
 	@e2e/on-cluster
 
-# The toolchain of a release, downloaded if it is not the one here: another writes other bytes.
-RELEASE_COMMAND := cd e2e && GOOS= GOARCH= CGO_ENABLED=0 GOFLAGS= GOTOOLCHAIN=go1.26.8 go run ./release/cmd/release
+# The toolchain of a release is that of go.mod, downloaded if it is not the one here: another writes other bytes.
+RELEASE_COMMAND = cd e2e && GOOS= GOARCH= CGO_ENABLED=0 GOFLAGS= GOTOOLCHAIN=$(shell sed -n 's/^toolchain //p' go.mod) go run ./release/cmd/release
 
 .PHONY: release
 release: ## Build a release of this commit into dist/: make release VERSION=v0.1.0

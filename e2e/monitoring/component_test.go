@@ -30,8 +30,8 @@ func TestDashboard(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal(text, &dashboard))
 	require.NotEmpty(t, dashboard.Panels)
-	// Grafana's variables: every claim kind, and the range that it takes for one scrape every so often.
-	variables := strings.NewReplacer("$claim_kind", ".*", "$__rate_interval", "1m")
+	// Grafana's variables: the namespace, every claim kind, and the range that it takes for one scrape every so often.
+	variables := strings.NewReplacer("$namespace", "classbind-system", "$claim_kind", ".*", "$__rate_interval", "1m")
 	for _, p := range dashboard.Panels {
 		for _, target := range p.Targets {
 			expr := variables.Replace(target.Expr)

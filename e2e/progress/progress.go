@@ -25,7 +25,7 @@ func During(w io.Writer, what string, do func() error) error {
 // every is how often what takes long reports that it goes on: to a person at a terminal often, and to a log seldom.
 func every(w io.Writer) time.Duration {
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return 3 * time.Second
+		return 10 * time.Second
 	}
 	return 30 * time.Second
 }

@@ -20,6 +20,6 @@ func TestEvery(t *testing.T) {
 	assert.Equal(t, 30*time.Second, every(&bytes.Buffer{}), "We should fill no log with lines.")
 	if terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0); err == nil {
 		t.Cleanup(func() { _ = terminal.Close() })
-		assert.Equal(t, 3*time.Second, every(terminal), "We should show a person at a terminal that something goes on.")
+		assert.Equal(t, 10*time.Second, every(terminal), "We should show a person at a terminal that something goes on.")
 	}
 }
