@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/registry"
 )
@@ -81,7 +82,7 @@ func TestOrder(t *testing.T) {
 		"NoFirst": {reason: "We should go on without a configuration that nobody needs.", order: v1beta1.OrderLast, last: last(), inLast: []string{a, b}},
 		"FirstIsMissing": {
 			reason: "We should write the other one, keep what is called, and say what is missing.", order: v1beta1.OrderFirst, last: last(a),
-			inLast: []string{a, b}, problem: `there is no MutatingWebhookConfiguration "00-classbind": kubectl apply -k deploy`,
+			inLast: []string{a, b}, problem: `there is no MutatingWebhookConfiguration "00-classbind": apply the manifests of classbind again: ` + cluster.InstallPage,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

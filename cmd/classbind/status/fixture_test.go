@@ -256,13 +256,6 @@ func (p pages) Pages(ctx context.Context, of schema.GroupVersionResource, _ stri
 	return errors.Join(err, after())
 }
 
-func statusOf(err error) int {
-	if e := (*exit.Error)(nil); errors.As(err, &e) {
-		return e.Status
-	}
-	return 0
-}
-
 // pod of the Deployment.
 func (w *fixture) pod(name string) *corev1.Pod {
 	p := &corev1.Pod{
