@@ -81,7 +81,7 @@ answer: its arguments are wrong, there is no cluster, or a right is missing.`,
 	level := 0
 	for _, sub := range c.Commands() {
 		if sub.Name() != serve.Name { // It has --log-level.
-			sub.Flags().IntVarP(&level, "v", "v", 0, "`level` of the log on standard error, as kubectl has it; 0 logs nothing")
+			sub.Flags().IntVarP(&level, "v", "v", 0, "`level` of the log on standard error, as in kubectl; 0 logs nothing")
 		}
 	}
 	c.PersistentPreRun = func(sub *cobra.Command, _ []string) {
@@ -90,7 +90,7 @@ answer: its arguments are wrong, there is no cluster, or a right is missing.`,
 		}
 	}
 	c.SetUsageTemplate(strings.Replace(c.UsageTemplate(), "{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}",
-		"{{flagsOf .LocalFlags false}}{{with flagsOf .LocalFlags true}}\n\nFlags of the cluster and the user, as kubectl has them:\n{{.}}{{end}}", 1))
+		"{{flagsOf .LocalFlags false}}{{with flagsOf .LocalFlags true}}\n\nFlags of kubectl, for the cluster and the user:\n{{.}}{{end}}", 1))
 	switch strings.TrimSuffix(filepath.Base(program), ".exe") {
 	case pluginCompletion:
 		c.SetArgs(append([]string{cobra.ShellCompRequestCmd}, args...))

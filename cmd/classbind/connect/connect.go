@@ -41,7 +41,7 @@ func (f *Flags) Add(c *cobra.Command) {
 	fs, names := pflag.NewFlagSet("", pflag.ContinueOnError), clientcmd.RecommendedConfigOverrideFlags("")
 	names.ContextOverrideFlags.Namespace.LongName = ""                                            // Each command says what it is for.
 	names.AuthOverrideFlags.Username.LongName, names.AuthOverrideFlags.Password.LongName = "", "" // No API server takes them any more.
-	names.Timeout.Default, names.Timeout.Description = requestTimeout, "`time` after which a request fails; 0 waits for good"
+	names.Timeout.Default, names.Timeout.Description = requestTimeout, "`time` after which a request fails; 0 sets no limit"
 	clientcmd.BindOverrideFlags(&f.overrides, fs, names)
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the cluster; without it $KUBECONFIG, then ~/.kube/config")
 	fs.VisitAll(func(flag *pflag.Flag) { _ = fs.SetAnnotation(flag.Name, ClusterFlag, nil) }) // It fails only for an unknown flag.
@@ -129,7 +129,8 @@ const (
 // Add the flag to a command. what it prints is as in "the classes".
 func (d *DryRun) Add(c *cobra.Command, what string) {
 	*d = NoDryRun
-	c.Flags().Var(d, "dry-run", "none; client prints "+what+", and writes nothing; server also has the API server try each write. Without a value, client")
+	c.Flags().Var(d, "dry-run", "client prints "+what+", and writes nothing; server also has the API server try each write. "+
+		"Without a value, client")
 	c.Flags().Lookup("dry-run").NoOptDefVal = string(ClientDryRun)
 	values := []string{string(NoDryRun), string(ClientDryRun), string(ServerDryRun)}
 	_ = c.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // It knows the flag.

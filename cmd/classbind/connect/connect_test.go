@@ -30,7 +30,7 @@ func TestNoAnswer(t *testing.T) {
 		"clusters: [{name: a, cluster: {server: %q}}]\ncontexts: [{name: a, context: {cluster: a}}]\n", server.URL), 0o600))
 	config, err := f.Config(io.Discard, "")
 	require.NoError(t, err)
-	assert.Equal(t, 30*time.Second, config.Timeout, "We should not wait for good.")
+	assert.Equal(t, 30*time.Second, config.Timeout, "We should end a request.")
 
 	config.Timeout = 20 * time.Millisecond
 	_, err = world.OfCluster(t.Context(), config, "classbind-system", "")

@@ -4,8 +4,8 @@ package exit
 import "errors"
 
 const (
-	// Found means that a command worked, and found something: a claim without a class, a class that nobody may get, something that is
-	// broken, a mistake in a file, claims that lose their class, no field for a reference, or a default that somebody else moved.
+	// Found means that a command worked, and found something: a claim without a class, no class for a claim, something that is
+	// broken, a mistake in a file, claims that lose their class, no field for a reference, or a default that someone else moved.
 	Found = 1
 	// Failed means that a command has no answer: its arguments are wrong, there is no cluster, a right is missing, or a request failed.
 	Failed = 2
@@ -19,7 +19,7 @@ func (f finding) Unwrap() error { return f.error }
 // Finding is an error with which the command ends with the status Found.
 func Finding(err error) error { return finding{err} }
 
-// Status of a command that ended with an error, or nil. Only a Finding is no failure.
+// Status of a command that ended with an error, or nil. Every error but a Finding is a failure.
 func Status(err error) int {
 	switch {
 	case err == nil:

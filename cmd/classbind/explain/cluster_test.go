@@ -408,7 +408,7 @@ func TestExplainCluster(t *testing.T) {
 		},
 		"StoredBound": {
 			reason:  "We should say which class a claim has, that it would get the same today, and why.",
-			args:    []string{"Database", "stored"},
+			args:    []string{"Database/stored"},
 			answers: object{claimsPath + "/stored": boundClaim("FastClass", "b", "classbind")},
 			want: []string{
 				"Database team/stored: has FastClass/b, and would get the same today\n  Because: the only class that matches the selector \"tier=silver\"\n",

@@ -1,7 +1,7 @@
 // Package explain is the command that says which class a claim gets, and why. schema finds typing errors, before answer has the server's
-// Decider decide. settings are those of --set, and access those of --requester. report is the result for programs, and table prints it for people.
-// classes is the command that explains a claim which asks for any class. lint finds what is wrong in files, and marks with annotations.
-// rules has what may be wrong, and check is the command that prints it.
+// Decider decide, and has explains the class that a claim has. settings are those of --set, and access those of --requester. report is the
+// result for programs, and table prints it for people. classes is the command that explains a claim which asks for any class. lint finds
+// what is wrong in files, and marks with annotations. rules has what may be wrong, and check is the command that prints it.
 package explain
 
 import (

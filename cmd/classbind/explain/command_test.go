@@ -227,10 +227,10 @@ func TestExplainReads(t *testing.T) {
 		want       []string // names of claims
 		err        string
 	}{
-		"File": {reason: "We should read a file.", args: []string{"-f", "claims/a.yaml", "--offline", "classes"}, want: []string{"mine"}},
+		"File": {reason: "We should read a file.", args: []string{"-f", "claims/a.yaml", "--offline", "classes/kinds.yaml", "--offline", "classes/deep"}, want: []string{"mine"}},
 		"Folder": {
 			reason: "We should read what kubectl reads of a folder.",
-			args:   []string{"-f", "claims", "--offline", "classes"},
+			args:   []string{"-f", "claims", "--offline", "classes/kinds.yaml", "--offline", "classes/deep"},
 			want:   []string{"mine", "other", "third"},
 		},
 		"Recursive": {
@@ -240,13 +240,13 @@ func TestExplainReads(t *testing.T) {
 		},
 		"List": {
 			reason: "We should read what kubectl get prints of several.",
-			args:   []string{"-f", "list.yaml", "--offline", "classes"},
+			args:   []string{"-f", "list.yaml", "--offline", "classes/kinds.yaml", "--offline", "classes/deep"},
 			want:   []string{"mine", "other"},
 		},
 		"Stdin": {
 			reason: "We should read standard input.",
 			in:     documents(goldClaim, other),
-			args:   []string{"-f", "-", "--offline", "classes"},
+			args:   []string{"-f", "-", "--offline", "classes/kinds.yaml", "--offline", "classes/deep"},
 			want:   []string{"mine", "other"},
 		},
 		"ClassesStdin": {

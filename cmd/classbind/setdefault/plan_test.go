@@ -577,7 +577,7 @@ func TestFindClassKind(t *testing.T) {
 		},
 		"Misspelt":       {reason: "We should say which name was meant.", class: "BigClas/gold", err: "or create its ClassKind: did you mean BigClass?"},
 		"Name":           {reason: "We should take the name of the ClassKind.", class: "classes.a.test/gold", want: "classes.a.test"},
-		"NamespacedKind": {reason: "We should take a namespaced class.", class: "LocalClass/team/gold", want: "localclasses.a.test"},
+		"NamespacedKind": {reason: "We should take a namespaced class.", class: "LocalClass/gold", want: "localclasses.a.test"},
 		"OneServes":      {reason: "We should take the only one of that kind that serves the claim kind.", class: "Class/gold", want: "classes.a.test"},
 		"Unknown": {
 			reason: "We should name the registered class kinds.",

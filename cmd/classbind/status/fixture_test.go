@@ -26,7 +26,6 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/certs/certtest"
-	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector/inventory"

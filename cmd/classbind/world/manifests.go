@@ -169,11 +169,13 @@ func (r *fileReader) readPath(ctx context.Context, named string) (all Manifests,
 	const recursive = "-R reads them, too"
 	switch {
 	case err == nil && !read && len(folders) > 0:
-		err = fmt.Errorf("cannot read %q: the folder has no file that ends in .yaml, .yml or .json, but %s: %s", named, output.Count(len(folders), "folder"), recursive)
+		err = fmt.Errorf("cannot read %q: the folder has no file that ends in .yaml, .yml or .json, but %s: %s",
+			named, output.Count(len(folders), "folder"), recursive)
 	case err == nil && !read:
 		err = fmt.Errorf("cannot read %q: the folder has no file that ends in .yaml, .yml or .json", named)
 	case err == nil && len(folders) > 0:
-		_, _ = fmt.Fprintf(r.Progress, "note: %q has %s, which the command does not read: %s\n", named, output.Count(len(folders), "folder"), recursive)
+		_, _ = fmt.Fprintf(r.Progress, "note: %q has %s, which the command does not read: %s\n",
+			named, output.Count(len(folders), "folder"), recursive)
 	}
 	return all, err
 }
