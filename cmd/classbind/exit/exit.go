@@ -4,8 +4,8 @@ package exit
 import "errors"
 
 const (
-	// Found means that a command worked, and found something: a claim without a class, no class for a claim, something that is
-	// broken, a mistake in a file, claims that lose their class, no field for a reference, or a default that someone else moved.
+	// Found means that a command worked, and found something: a claim without a class, a broken thing, or a mistake in a file. Or it found
+	// claims that lose their class, no field for a reference, or a default that someone else moved.
 	Found = 1
 	// Failed means that a command has no answer: its arguments are wrong, there is no cluster, a right is missing, or a request failed.
 	Failed = 2

@@ -60,6 +60,8 @@ type Kind struct {
 	Moves []Move `json:"moves"`
 	// Notes say why it may come differently.
 	Notes []string `json:"notes,omitempty"`
+
+	warned bool // warned reports whether a note is about the change.
 }
 
 // Row counts the claims of a place.
@@ -193,7 +195,7 @@ func (k *Kind) Summary() string {
 }
 
 // changes reports whether the change matters to the claims of the kind.
-func (k *Kind) changes() bool { return k.Moved+k.Lost > 0 || len(k.Moves) > 0 || k.spread() }
+func (k *Kind) changes() bool { return len(k.Moves) > 0 || k.spread() || k.warned }
 
 // table for people. Without all, the kinds for which nothing changes are one line.
 func (r *Report) table(all bool) string {

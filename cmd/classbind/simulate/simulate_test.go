@@ -99,7 +99,17 @@ func TestSimulate(t *testing.T) {
 		"nothing changes": {
 			reason: "We should say that a label nobody asks for moves nothing.",
 			change: strings.Replace(gold, "{tier: gold}", "{tier: gold, more: label}", 1),
-			text:   "2 claims: none would get another class",
+			text:   "Nothing changes for 1 kind, which has 2 claims; --all shows them\n",
+		},
+		"all": {
+			reason: "We should show what does not change, if told so.",
+			change: strings.Replace(gold, "{tier: gold}", "{tier: gold, more: label}", 1),
+			args:   []string{"--all"}, text: "2 claims: none would get another class",
+		},
+		"named": {
+			reason: "We should show the kinds that are named, as kubectl names them.",
+			change: strings.Replace(gold, "{tier: gold}", "{tier: gold, more: label}", 1),
+			args:   []string{"claim"}, text: "2 claims: none would get another class",
 		},
 		"moved": {
 			reason: "We should name the claim that another default gets.",
@@ -143,7 +153,7 @@ func TestSimulate(t *testing.T) {
 		"of the namespace": {
 			reason: "We should see that a class kind is for a namespace.",
 			change: ofTenantA + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: team, labels: {tenant: a}}\n",
-			text:   "2 claims: none would get another class",
+			args:   []string{"--all"}, text: "2 claims: none would get another class",
 		},
 		"of other namespaces": {
 			reason: "We should see that a class kind is not for a namespace.",
