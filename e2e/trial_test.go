@@ -378,7 +378,7 @@ func (x *trial) explained(t *testing.T) {
 		manifests = append(manifests, manifestOf(t, claim))
 	}
 	file := write(t, strings.Join(manifests, "---\n"))
-	var files []string
+	files := []string{"--recursive"}
 	for _, folder := range x.folders {
 		files = append(files, "--offline="+folder)
 	}

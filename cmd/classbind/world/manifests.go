@@ -166,7 +166,7 @@ func (r *fileReader) readPath(ctx context.Context, named string) (all Manifests,
 		all = append(all, found...)
 		return err
 	})
-	const recursive = "-R reads them, too"
+	const recursive = "-R reads folders, too"
 	switch {
 	case err == nil && !read && len(folders) > 0:
 		err = fmt.Errorf("cannot read %q: the folder has no file that ends in .yaml, .yml or .json, but %s: %s",
