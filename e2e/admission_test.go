@@ -392,7 +392,7 @@ func TestAnnotate(t *testing.T) {
 	}
 	out, _, _ := w.classbind(t, "explain", "claims."+group+"/now", "--namespace=default", "--kubeconfig="+w.plane.Kubeconfig)
 	assert.Contains(t, out, `it was bound to "Class/only": `)
-	assert.Contains(t, out, `created now, it would get "Class/only"`)
+	assert.Contains(t, out, "Claim default/now: has Class/only, and would get the same today\n  Because: ", "We should say which class it has, and why.")
 }
 
 // TestBindWhen has claims that are not to be bound yet.

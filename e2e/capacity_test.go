@@ -139,7 +139,7 @@ func TestCapacity(t *testing.T) {
 		}
 		w.registerCapacity(t, group, "{classes: {usage: [{name: size, expression: claim.spec.size}]}}", "[{name: size}]",
 			class(group, "Class", "disk", `annotations: {classbind.io/capacity-size: "5"}, `))
-		for _, flag := range []string{"--dry-run", "--dry-run=false"} {
+		for _, flag := range []string{"--dry-run", "--dry-run=server", "--dry-run=none"} {
 			out, _, exit := w.classbind(t, "bind", "claims."+group, "-A", flag, "--kubeconfig="+w.plane.Kubeconfig)
 			assert.Equal(t, 1, exit, out)
 			assert.Contains(t, out, "2 bound, 2 without a class", "We should bind as many as there is room for.")

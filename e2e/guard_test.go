@@ -99,7 +99,7 @@ func TestGuard(t *testing.T) {
 		seconds, _ := apierrors.SuggestsClientDelay(err)
 		assert.Positive(t, seconds, "We should say when to try again.")
 		assert.Contains(t, err.Error(), fmt.Sprintf("try again in %d s", seconds))
-		_, stderr, exit := w.classbind(t, "set-default", "Blue/default/next", "--for=claims.guard.test", "--kubeconfig="+w.plane.Kubeconfig)
+		_, stderr, exit := w.classbind(t, "set-default", "Blue/next", "--namespace=default", "--for=claims.guard.test", "--kubeconfig="+w.plane.Kubeconfig)
 		require.Zero(t, exit, "%s", stderr)
 		assert.Contains(t, stderr, "is being made the default class", "We should have the command wait for what is in flight.")
 		assert.Equal(t, "blues.guard.test/default/next", *w.lease(t, "default.claims.guard.test").Spec.HolderIdentity)

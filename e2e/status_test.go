@@ -113,7 +113,7 @@ func TestStatus(t *testing.T) {
 		"claimkind/"+samplePostgres+`: 1 claim has a class that is not there: acme-team/gitlab-praefect-database ("`+sampleRDS+"/gitlab-production\")",
 	)
 	if policiesServed(t) { // Without policies, the status has one note more.
-		shown := documented(t, "docs/explain-and-status.md")[0]
+		shown := documented(t, "docs/status.md")[0]
 		assert.Equal(t, untimed(strings.Join(shown.lines, "\n")+"\n"), untimed(
 			"$ kubectl delete rdsinstanceclass gitlab-production\n"+said+"$ classbind status\n"+table,
 		),

@@ -371,13 +371,13 @@ func (x *trial) explained(t *testing.T) {
 		manifests = append(manifests, manifestOf(t, claim))
 	}
 	file := write(t, strings.Join(manifests, "---\n"))
-	var files []string
+	files := []string{"--recursive"}
 	for _, folder := range x.folders {
-		files = append(files, "--classes="+folder)
+		files = append(files, "--offline="+folder)
 	}
 	for name, version := range x.version {
 		if !strings.HasPrefix(version, "Kubernetes") {
-			files = append(files, "--classes="+filepath.Join(x.crds, name+".yaml"))
+			files = append(files, "--offline="+filepath.Join(x.crds, name+".yaml"))
 		}
 	}
 	for where, args := range map[string][]string{"Cluster": {"--kubeconfig=" + x.plane.Kubeconfig}, "Files": files} {

@@ -287,7 +287,7 @@ func TestUseClasses(t *testing.T) {
 	for kind, by := range map[string]client.Client{"Claim": w, "Own": w.as(t, "classes-user", group)} {
 		args := []string{"classes", strings.ToLower(kind) + "s." + group, "-n", "classes-team", "-o", "json", "--kubeconfig=" + w.plane.Kubeconfig}
 		if kind == "Own" {
-			args = append(args, "--as=classes-user")
+			args = append(args, "--requester=classes-user")
 		}
 		report := reportOf[struct{ Items []offer }](t, w, args...)
 		require.Len(t, report.Items, 1)

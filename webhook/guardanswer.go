@@ -89,7 +89,7 @@ func (g *Guard) wayOut(request *admissionv1.AdmissionRequest, class, before, oth
 		return fmt.Sprintf("to take it from %q, run: %s; then try again", other, unmark(other))
 	}
 	return fmt.Sprintf("to move the default, %s: classbind set-default %s%s; to take it from %q only, run: %s",
-		first, nameOf(class), movesOf(snapshot, nameOf(class), other, seats, seat), other, unmark(other))
+		first, strings.Replace(class.Arguments(), " ", "/", 1), movesOf(snapshot, nameOf(class), other, seats, seat), other, unmark(other))
 }
 
 // movesOf are the flags with which set-default agrees to all that changes if a class takes its seats, one of them from another class: it

@@ -23,7 +23,7 @@ func TestStandardInputOnce(t *testing.T) {
 	for _, c := range newCommand("classbind").Commands() {
 		var files []string
 		c.Flags().VisitAll(func(f *pflag.Flag) {
-			if _, isFile := f.Annotations[cobra.BashCompFilenameExt]; isFile && f.Value.Type() == "stringArray" && f.Name != "with" { // It goes without --classes.
+			if _, isFile := f.Annotations[cobra.BashCompFilenameExt]; isFile && f.Value.Type() == "stringArray" && f.Name != "with" { // It goes without --offline.
 				files = append(files, "--"+f.Name+"=-")
 			}
 		})
@@ -44,7 +44,7 @@ var advised = map[string]string{
 	"kubectl patch x --type merge --patch 'x'":               "TestMarkPatch",
 	"kubectl apply -k deploy":                                "install.md",
 	"kubectl apply -k deploy/components/policies":            "TestPoliciesNotPermitted",
-	"kubectl get -o yaml --show-managed-fields":              "explain-and-status.md",
+	"kubectl get -o yaml --show-managed-fields":              "explain.md",
 	"kubectl annotate classkind x x=true":                    "TestOneBadClassKind",
 	"kubectl annotate classkind x x-":                        "TestOneBadClassKind",
 	"kubectl create clusterrole classbind-roles --verb=list": "use.md",

@@ -2,27 +2,37 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"io"
+	"log/slog"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/classbind/classbind/cmd/classbind/bind"
-	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/cmd/classbind/explain"
 	"github.com/classbind/classbind/cmd/classbind/kinds"
+	"github.com/classbind/classbind/cmd/classbind/output"
 	"github.com/classbind/classbind/cmd/classbind/register"
 	"github.com/classbind/classbind/cmd/classbind/serve"
 	"github.com/classbind/classbind/cmd/classbind/setdefault"
 	"github.com/classbind/classbind/cmd/classbind/simulate"
 	"github.com/classbind/classbind/cmd/classbind/status"
 	"github.com/classbind/classbind/cmd/classbind/ui"
+	"github.com/classbind/classbind/selector/recovered"
 )
 
 // kubectl finds the command as a plugin, and the completion of its arguments, under these names: kubectl classbind.
@@ -30,6 +40,8 @@ const (
 	plugin           = "kubectl-classbind"
 	pluginCompletion = "kubectl_complete-classbind"
 )
+
+func init() { cobra.AddTemplateFunc("flagsOf", flagsOf) }
 
 // newCommand returns the command for the program name that it was called by.
 func newCommand(program string, args ...string) *cobra.Command {
@@ -39,20 +51,46 @@ func newCommand(program string, args ...string) *cobra.Command {
 		Long: `classbind is an admission webhook server for Kubernetes. A claim, such as a
 PostgreSQLInstance, a PersistentVolumeClaim or a Gateway, asks for a class. When
 a claim is created, classbind chooses a class of any registered kind, and writes
-the reference to it into the claim before the API server stores the claim.`,
+the reference to it into the claim before the API server stores the claim.
+
+The exit status of a command is 0 if all is well. It is 1 if the command found something,
+such as a claim without a class, or something broken. It is 2 if the command could not
+answer: its arguments are wrong, there is no cluster, or a right is missing.`,
 		SilenceErrors: true, // main prints them.
 		SilenceUsage:  true,
-		PersistentPreRun: func(c *cobra.Command, _ []string) { // Else, controller-runtime prints a trace after 30 seconds.
-			if c.Name() != serve.Name {
-				ctrl.SetLogger(logr.Discard()) // What fails is an error of the command, too.
-			}
-		},
 	}
 	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
-	c.AddCommand(
-		serve.NewCommand(ownBuild()), bind.NewCommand(), explain.NewCheckCommand(), explain.NewClassesCommand(), explain.NewCommand(),
-		kinds.NewCommand(), register.NewCommand(), setdefault.NewCommand(), simulate.NewCommand(), status.NewCommand(),
-		ui.NewCommand(), newVersionCommand())
+	for _, group := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Look at claims and classes:", []*cobra.Command{explain.NewCommand(), explain.NewClassesCommand(), status.NewCommand(), ui.NewCommand()}},
+		{"Prepare a change, and check it first:", []*cobra.Command{
+			kinds.NewCommand(), register.NewCommand(), explain.NewCheckCommand(), simulate.NewCommand(),
+		}},
+		{"Change the cluster:", []*cobra.Command{bind.NewCommand(), setdefault.NewCommand()}},
+		{"Run the server:", []*cobra.Command{serve.NewCommand(ownBuild())}},
+	} {
+		c.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
+		for _, sub := range group.commands {
+			sub.GroupID = group.title
+			c.AddCommand(sub)
+		}
+	}
+	c.AddCommand(newVersionCommand())
+	level := 0
+	for _, sub := range c.Commands() {
+		if sub.Name() != serve.Name { // It has --log-level.
+			sub.Flags().IntVarP(&level, "v", "v", 0, "`level` of the log on standard error, as in kubectl; 0 logs nothing")
+		}
+	}
+	c.PersistentPreRun = func(sub *cobra.Command, _ []string) {
+		if sub.Name() != serve.Name {
+			setLogs(level, sub.ErrOrStderr())
+		}
+	}
+	c.SetUsageTemplate(strings.Replace(c.UsageTemplate(), "{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}",
+		"{{flagsOf .LocalFlags false}}{{with flagsOf .LocalFlags true}}\n\nFlags of kubectl, for the cluster and the user:\n{{.}}{{end}}", 1))
 	switch strings.TrimSuffix(filepath.Base(program), ".exe") {
 	case pluginCompletion:
 		c.SetArgs(append([]string{cobra.ShellCompRequestCmd}, args...))
@@ -66,33 +104,80 @@ the reference to it into the claim before the API server stores the claim.`,
 	return c
 }
 
-func exitStatus(err error) int {
-	// cobra has no type for it. The status is not 1, by which explain reports that a claim has no class.
-	if strings.HasPrefix(err.Error(), "unknown command ") {
-		return 2
+// execute a command. A panic is an error.
+func execute(ctx context.Context, c *cobra.Command) error {
+	err := recovered.Do(func() error { return c.ExecuteContext(ctx) })
+	if errors.Is(err, recovered.ErrPanic) {
+		return fmt.Errorf("%w; this is a mistake in classbind: run the command again with -v=1, which prints where it is, "+
+			"and report it at https://github.com/classbind/classbind/issues", err)
 	}
-	if e := (*exit.Error)(nil); errors.As(err, &e) {
-		return e.Status
+	return err
+}
+
+// setLogs has a command that people run print errors alone. With a level, client-go and what has panicked log to a writer, too.
+func setLogs(level int, to io.Writer) {
+	ctrl.SetLogger(logr.Discard()) // Without a logger, controller-runtime prints a stack after 30 seconds.
+	if level <= 0 {
+		klog.SetLogger(logr.Discard()) // What fails is an error of the command, too.
+		slog.SetDefault(slog.New(slog.DiscardHandler))
+		return
 	}
-	return 1
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	klog.InitFlags(fs)
+	_ = errors.Join(fs.Set("v", strconv.Itoa(level)), fs.Set("logtostderr", "false")) // It knows both, and their types.
+	klog.SetOutput(to)
+	slog.SetDefault(slog.New(slog.NewTextHandler(to, nil)))
 }
 
 // A release sets both with -ldflags=-X: the go command reads a version from a tag, and a release can be built before its
 // tag is set and without the history of git. They are empty in any other binary.
 var releaseVersion, releaseCommit string
 
+// flagsOf a command are those of its cluster, or all others, as its help shows them.
+func flagsOf(all *pflag.FlagSet, ofCluster bool) string {
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	all.VisitAll(func(f *pflag.Flag) {
+		if _, is := f.Annotations[connect.ClusterFlag]; is == ofCluster {
+			fs.AddFlag(f)
+		}
+	})
+	return strings.TrimRight(fs.FlagUsages(), "\n")
+}
+
+// buildInfo is what "classbind version" prints with -o json or yaml.
+type buildInfo struct {
+	metav1.TypeMeta `json:",inline"`
+	Version         string `json:"version"`
+	Commit          string `json:"commit,omitempty"`
+	Go              string `json:"go"`
+	Platform        string `json:"platform"`
+}
+
 func newVersionCommand() *cobra.Command {
-	return &cobra.Command{
+	var format output.Format
+	c := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of classbind and of the Go that built it",
 		Args:  cobra.NoArgs,
+		Example: `  # The version, for a program:
+  classbind version -o json`,
 
 		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(c.OutOrStdout(), "classbind %s %s %s/%s\n",
-				ownBuild().Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return err
+			if err := format.Validate(); err != nil {
+				return err
+			}
+			own := ownBuild()
+			info := buildInfo{
+				metav1.TypeMeta{APIVersion: "version.classbind.io/v1beta1", Kind: "Version"},
+				own.Version, own.Commit, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH,
+			}
+			return format.Print(c.OutOrStdout(), info, func() string {
+				return fmt.Sprintf("classbind %s %s %s\n", info.Version, info.Go, info.Platform)
+			})
 		},
 	}
+	format.Add(c)
+	return c
 }
 
 func ownBuild() serve.Build {

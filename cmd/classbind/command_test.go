@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/serve"
 )
 
@@ -67,9 +68,9 @@ func TestPlugin(t *testing.T) {
 	for _, program := range []string{"kubectl-classbind", "/usr/local/bin/kubectl-classbind", "kubectl-classbind.exe"} {
 		out, err := runAs(t, program, "explain", "--help")
 		require.NoError(t, err)
-		assert.Contains(t, out, "Usage:\n  kubectl classbind explain (-f CLAIM | KIND/NAME)", "As a plugin of kubectl, we should print kubectl's command.")
+		assert.Contains(t, out, "Usage:\n  kubectl classbind explain (KIND/NAME... | KIND NAME... | -f FILES)", "As a plugin of kubectl, we should print kubectl's command.")
 		assert.Contains(t, out, "  kubectl classbind explain -f claim.yaml\n", "The examples should work as they are.")
-		assert.Contains(t, out, "\n  kubectl classbind explain PostgreSQLInstance/my-database", "The examples should work as they are.")
+		assert.Contains(t, out, "\n  kubectl classbind explain PostgreSQLInstance/gitlab-database", "The examples should work as they are.")
 	}
 }
 
@@ -101,7 +102,7 @@ func TestPluginCompletion(t *testing.T) {
 func TestExitStatus(t *testing.T) {
 	_, err := run(t, "expain", "-f", "claim.yaml")
 	require.Error(t, err)
-	assert.Equal(t, 2, exitStatus(err), "We should not end with 1 where a pipeline misspells explain: it would mean that there is no class.")
+	assert.Equal(t, exit.Failed, exit.Status(err), "We should not end with 1 where a pipeline misspells explain: it would mean that there is no class.")
 }
 
 // TestCommandsRefuse has what each command refuses before it does anything.
@@ -147,25 +148,25 @@ func TestCommandsRefuse(t *testing.T) {
 		},
 		"bind": {
 			"Nothing": {"We should say how the command goes.", nil, "name the kind of the claims, as in: classbind bind KIND"},
-			"Slash":   {"We should not take a part of a name for a kind.", []string{"Database/a"}, "must be KIND, or KIND and the names of claims"},
+			"Slash":   {"We should not take a part of a name for a namespace.", []string{"Database/team/a"}, "must be KIND/NAME or KIND NAME"},
 			"EmptyName": {
 				"We should refuse an unset variable: without a name, all claims would be bound.",
 				[]string{"Database", ""},
-				"must be KIND, or KIND and the names of claims",
+				"must be KIND/NAME or KIND NAME",
 			},
 			"NamesOfAll": {
 				"We should not guess in which namespace the claims are.",
 				[]string{"Database", "a", "-A"},
-				`--all-namespaces: the claims ["a"] are of one namespace`,
+				`--all-namespaces: the claims ["Database" "a"] are of one namespace`,
 			},
 			"Both":           {"We should not ignore a flag.", []string{"Database", "-A", "-n", "team"}, "--namespace: with --all-namespaces there is no other"},
 			"EmptyNamespace": {"We should refuse an unset variable.", []string{"Database", "-n", ""}, `--namespace="": `},
 			"Own":            {"We should refuse what cannot be a namespace.", []string{"Database", "--classbind-namespace", "A"}, `--classbind-namespace="A": `},
 			"Output":         {"We should say which formats there are.", []string{"Database", "-o", "wide"}, `--output="wide": must be table, json or yaml`},
-			"DryRunOfKubectl": {
-				"We should refuse kubectl's values of --dry-run, one of which, none, means to write.",
-				[]string{"Database", "--dry-run=none"},
-				`invalid argument "none" for "--dry-run" flag`,
+			"DryRun": {
+				"We should refuse a value that kubectl does not have: a misspelt one must not write.",
+				[]string{"Database", "--dry-run=true"},
+				`invalid argument "true" for "--dry-run" flag: must be none, client or server`,
 			},
 		},
 		"status": {
@@ -179,15 +180,24 @@ func TestCommandsRefuse(t *testing.T) {
 		"set-default": {
 			"Nothing": {
 				reason: "We should say how the command goes.",
-				want:   "name one class, as in: classbind set-default KIND/NAME --for CLAIMKIND; there are 0 arguments",
+				want:   "name one class, as in: classbind set-default KIND/NAME --for CLAIMKIND; there are 0: []",
 			},
 			"NoKind": {
 				reason: "We should refuse a name without a kind.",
 				args:   []string{"gold", "--for=claims"},
-				want:   `"gold": must be KIND/NAME, or KIND/NAMESPACE/NAME for a namespaced class`,
+				want:   `["gold"]: must be KIND/NAME or KIND NAME; --namespace names the namespace`,
 			},
-			"EmptyName":      {reason: "We should refuse an empty name.", args: []string{"Class/", "--for=claims"}, want: `"Class/": must be KIND/NAME`},
-			"EmptyNamespace": {reason: "We should refuse an empty namespace.", args: []string{"Class//gold", "--for=claims"}, want: `"Class//gold": must be KIND/NAME`},
+			"EmptyName": {reason: "We should refuse an empty name.", args: []string{"Class/", "--for=claims"}, want: `["Class/"]: must be KIND/NAME`},
+			"Namespace": {
+				reason: "We should refuse a namespace in the name.",
+				args:   []string{"Class/team/gold", "--for=claims"},
+				want:   `["Class/team/gold"]: must be KIND/NAME or KIND NAME; --namespace names the namespace`,
+			},
+			"Two": {
+				reason: "We should not take the second of two classes for a default, too.",
+				args:   []string{"Class", "gold", "silver", "--for=claims"},
+				want:   `name one class, as in: classbind set-default KIND/NAME --for CLAIMKIND; there are 2: ["Class" "gold" "silver"]`,
+			},
 			"EmptyFor": {
 				reason: "We should refuse an empty --for, such as that of an unset variable.",
 				args:   []string{"Class/gold", "--for="},
@@ -198,34 +208,35 @@ func TestCommandsRefuse(t *testing.T) {
 				args:   []string{"Class/gold", "--for=claims", "--timeout=0"},
 				want:   `--timeout="0s": must be more than 0`,
 			},
-			"DryRunOfKubectl": {
-				reason: "We should refuse kubectl's values of --dry-run, one of which, none, means to write.",
-				args:   []string{"Class/gold", "--for=claims", "--dry-run=none"}, want: `invalid argument "none" for "--dry-run" flag`,
+			"DryRun": {
+				reason: "We should refuse a value that kubectl does not have: a misspelt one must not write.",
+				args:   []string{"Class/gold", "--for=claims", "--dry-run=clent"},
+				want:   `invalid argument "clent" for "--dry-run" flag: must be none, client or server`,
 			},
 		},
 		"classes": {"Nothing": {"We should exit with 2: 1 is for a claim that may get none.", nil, ""}},
 		"explain": {
-			"Nothing": {"We should ask for a claim.", nil, "--filename: name the file of a claim, such as -f claim.yaml"},
+			"Nothing": {"We should ask for a claim.", nil, "name a claim of the cluster, KIND/NAME, or with --filename the file of a claim, such as -f claim.yaml"},
 			"Argument": {
 				"We should not ignore a claim that is named without -f.",
 				[]string{"claim.yaml"},
-				`"claim.yaml": must be KIND/NAME for a claim of the cluster, or -f with a file`,
+				`["claim.yaml"]: must be KIND/NAME or KIND NAME`,
 			},
-			"ArgumentOfThree": {"We should not ignore a part of a name.", []string{"a/b/c"}, `"a/b/c": must be KIND/NAME`},
+			"ArgumentOfThree": {"We should not ignore a part of a name.", []string{"a/b/c"}, `["a/b/c"]: must be KIND/NAME`},
 			"ArgumentAndFile": {
 				"We should not ignore a claim.",
 				[]string{"-f", "a", "a/b"},
-				`["a/b"]: with --filename or --classes there is no claim of the cluster`,
+				`["a/b"]: with --filename or --offline there is no claim of the cluster`,
 			},
-			"StandardInputTwice": {"We should not read standard input twice.", []string{"-f", "-", "--classes", "-"}, "standard input can be read once"},
-			"WithOffline":        {"We should not ignore a flag.", []string{"-f", "a", "--classes", "b", "--with", "c"}, "--with: with --classes no cluster is asked"},
+			"StandardInputTwice": {"We should not read standard input twice.", []string{"-f", "-", "--offline", "-"}, "standard input can be read once"},
+			"WithOffline":        {"We should not ignore a flag.", []string{"-f", "a", "--offline", "b", "--with", "c"}, "--with: with --offline no cluster is asked"},
 			"Output":             {"We should say which formats there are.", []string{"-f", "a", "-o", "xml"}, `--output="xml": must be table, json or yaml`},
 			"Namespace":          {"We should refuse what cannot be a namespace.", []string{"-f", "a", "-n", "Team_A"}, `--namespace="Team_A": `},
 			"EmptyNamespace":     {"We should refuse an unset variable.", []string{"-f", "a", "-n", ""}, `--namespace="": `},
 			"KubeconfigOffline": {
 				"We should not ignore a flag.",
-				[]string{"-f", "a", "--classes", "b", "--kubeconfig", "c"},
-				"--kubeconfig: with --classes no cluster is asked",
+				[]string{"-f", "a", "--offline", "b", "--kubeconfig", "c"},
+				"--kubeconfig: with --offline no cluster is asked",
 			},
 			"UnknownFlag":         {"We should refuse an unknown flag.", []string{"-f", "a", "--class", "b"}, "unknown flag: --class"},
 			"FlagWithoutItsValue": {"We should refuse a flag without its value.", []string{"-f"}, "flag needs an argument"},
@@ -249,10 +260,6 @@ func TestCommandsRefuse(t *testing.T) {
 			},
 		},
 	} {
-		failed := 2 // 1 is an answer of the others.
-		if command == "set-default" || command == "kinds" {
-			failed = 1
-		}
 		for name, tc := range cases {
 			t.Run(command+name, func(t *testing.T) {
 				out, err := run(t, append(strings.Fields(command), tc.args...)...)
@@ -260,7 +267,7 @@ func TestCommandsRefuse(t *testing.T) {
 				assert.Empty(t, out, "We should leave it to main to print the error.")
 				if command != "" {
 					assert.NotContains(t, err.Error(), "\n", "We should complain of nothing else.")
-					assert.Equal(t, failed, exitStatus(err), tc.reason)
+					assert.Equal(t, exit.Failed, exit.Status(err), tc.reason)
 				}
 			})
 		}

@@ -7,12 +7,13 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
 func main() {
-	if err := newCommand(os.Args[0], os.Args[1:]...).ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
+	if err := execute(ctrl.SetupSignalHandler(), newCommand(os.Args[0], os.Args[1:]...)); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", truncate.PrintableLines(err.Error()))
-		os.Exit(exitStatus(err))
+		os.Exit(exit.Status(err))
 	}
 }

@@ -22,6 +22,9 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
+// InstallPage says how classbind is installed. Errors name it where something of classbind is missing in a cluster.
+const InstallPage = "https://github.com/classbind/classbind/blob/main/docs/install.md"
+
 // ErrNotInstalled means that the API server answered that it serves no such resource.
 var ErrNotInstalled = errors.New("the API server serves no such resource: install its CRD, or correct the name, which is <plural>.<group>")
 

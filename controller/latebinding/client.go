@@ -37,6 +37,7 @@ const (
 type Client struct {
 	rest rest.Interface
 	once bool // A write is not sent again after the delay that the API server asks for.
+	dry  bool // The API server tries a write, and stores nothing.
 }
 
 // NewClient returns a Client of a cluster.
@@ -246,10 +247,19 @@ func (c Client) WriteClass(
 	return object, head.Metadata.ResourceVersion, nil
 }
 
+// DryRun returns a client whose writes the API server tries, and does not store.
+func (c Client) DryRun() Client {
+	c.dry = true
+	return c
+}
+
 func (c Client) patch(ctx context.Context, of schema.GroupVersionResource, namespace, name string, patch []byte) ([]byte, error) {
 	request := c.rest.Patch(types.JSONPatchType).AbsPath(claimPath(of, namespace, name)...).Param("fieldManager", v1beta1.FieldManager)
 	if c.once {
 		request = request.MaxRetries(0)
+	}
+	if c.dry {
+		request = request.Param("dryRun", metav1.DryRunAll)
 	}
 	result := request.Body(patch).Do(ctx)
 	if err := result.Error(); err != nil {

@@ -417,8 +417,8 @@ func TestGuarded(t *testing.T) {
 			want:          "False/NotConfigured: " + unguarded,
 		},
 		"NoConfiguration": {
-			reason: "We should say why we are not asked.", problem: "there is none: kubectl apply -k deploy",
-			want: "False/NotConfigured: " + unguarded + "; the entries of the webhook configuration may be out of date: there is none: kubectl apply -k deploy",
+			reason: "We should say why we are not asked.", problem: "there is none: install it",
+			want: "False/NotConfigured: " + unguarded + "; the entries of the webhook configuration may be out of date: there is none: install it",
 		},
 	} {
 		t.Run(tcName, func(t *testing.T) {

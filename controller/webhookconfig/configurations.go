@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/registry"
 )
 
@@ -148,7 +149,7 @@ func (w *Configurator) writeConfiguration(
 	current := all[in]
 	switch {
 	case current == nil && len(entries) > 0:
-		why := fmt.Sprintf("there is no %s %q: kubectl apply -k deploy", kindOf(in), in)
+		why := fmt.Sprintf("there is no %s %q: apply the manifests of classbind again: %s", kindOf(in), in, cluster.InstallPage)
 		return &retryLater{why, registry.RetryAfter, false, false}
 	case current == nil, len(entries) == 0 && len(current.Webhooks) == 0:
 		return nil

@@ -161,7 +161,7 @@ func TestRounds(t *testing.T) {
 	}{
 		"NoConfiguration": {
 			reason: "We should not make a configuration that nobody deployed.", claims: []v1beta1.ClaimKind{a},
-			again: registry.RetryAfter, problem: `there is no MutatingWebhookConfiguration "zz-classbind": kubectl apply -k deploy`,
+			again: registry.RetryAfter, problem: `there is no MutatingWebhookConfiguration "zz-classbind": ` + reinstall,
 		},
 		"NoCA": {
 			reason: "We should write no entry without its CA.", before: []string{}, claims: []v1beta1.ClaimKind{a}, secrets: secrets{},

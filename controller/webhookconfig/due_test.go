@@ -18,9 +18,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/registry"
 )
+
+// reinstall is what mends a configuration that is not there.
+const reinstall = "apply the manifests of classbind again: " + cluster.InstallPage
 
 func TestOrder(t *testing.T) {
 	const a, b = "a.example.org" + v1beta1.BindSuffix, "b.example.org" + v1beta1.BindSuffix
@@ -81,7 +85,7 @@ func TestOrder(t *testing.T) {
 		"NoFirst": {reason: "We should go on without a configuration that nobody needs.", order: v1beta1.OrderLast, last: last(), inLast: []string{a, b}},
 		"FirstIsMissing": {
 			reason: "We should write the other one, keep what is called, and say what is missing.", order: v1beta1.OrderFirst, last: last(a),
-			inLast: []string{a, b}, problem: `there is no MutatingWebhookConfiguration "00-classbind": kubectl apply -k deploy`,
+			inLast: []string{a, b}, problem: `there is no MutatingWebhookConfiguration "00-classbind": ` + reinstall,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

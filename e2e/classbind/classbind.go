@@ -78,7 +78,7 @@ func Start(command, kubeconfig string, log io.Writer, flags ...string) (*Process
 		return nil, err
 	}
 	p, err := Run(exec.Command(command, append([]string{ //nolint:gosec // It runs the command under test.
-		"serve", "--kubeconfig=" + kubeconfig, "--namespace=" + Namespace,
+		"serve", "--kubeconfig=" + kubeconfig, "--classbind-namespace=" + Namespace,
 		"--webhook-url=https://localhost:" + ports[0], "--webhook-bind-address=localhost:" + ports[0],
 		"--metrics-bind-address=localhost:" + ports[1], "--health-probe-bind-address=localhost:" + ports[2],
 	}, flags...)...), log)

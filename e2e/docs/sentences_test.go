@@ -93,13 +93,13 @@ func TestHelp(t *testing.T) {
 
 // subcommands that the help of a command lists.
 func subcommands(help string) (names []string) {
-	_, list, found := strings.Cut(help, "\nAvailable Commands:\n")
+	_, list, found := strings.Cut(help, " [command]\n")
 	if !found {
 		return nil
 	}
-	list, _, _ = strings.Cut(list, "\n\n")
-	for line := range strings.Lines(list) {
-		if words := strings.Fields(line); len(words) > 0 && words[0] != "help" && words[0] != "completion" {
+	list, _, _ = strings.Cut(list, "\nFlags:\n")
+	for line := range strings.Lines(list) { // A group begins with its title.
+		if words := strings.Fields(line); strings.HasPrefix(line, "  ") && words[0] != "help" && words[0] != "completion" {
 			names = append(names, words[0])
 		}
 	}

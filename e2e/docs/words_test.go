@@ -34,7 +34,7 @@ var bounds = map[string]int{
 	"docs/compare.md":               1700,
 	"docs/decisions/label-index.md": 860,
 	"docs/development.md":           1000,
-	"docs/explain-and-status.md":    4310,
+	"docs/explain.md":    4310,
 	"docs/expressions.md":           3030,
 	"docs/gitops.md":                1300,
 	"docs/install.md":               1500,

@@ -9,6 +9,14 @@ import (
 	"github.com/classbind/classbind/selector/fields"
 )
 
+// GivenByAuthor reports whether a claim has its class from its author, or from who restored it: that manages the name, and no decision is
+// noted on the claim.
+func (r *ClassReference) GivenByAuthor(object map[string]any, managed []metav1.ManagedFieldsEntry) bool {
+	_, author := managersOf(managed)
+	noted, _ := decision.Lookup(object)
+	return noted == nil && author.manage(r.name)
+}
+
 // Unbind takes out of the class reference of a claim what classbind wrote, and leaves what its author wrote. The managed fields of the
 // claim distinguish these: what admission wrote has no manager, because the API server notes what the author wrote before that, and late
 // binding is a manager of its own. Where they do not, known is false, and each field of the form counts as written by classbind.

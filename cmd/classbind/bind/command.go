@@ -5,20 +5,18 @@ package bind
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
-	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/output"
 )
 
 type options struct {
 	all     bool
-	dryRun  bool
+	dryRun  connect.DryRun
 	output  output.Format
 	cluster connect.Flags
 }
@@ -27,7 +25,7 @@ type options struct {
 func NewCommand() *cobra.Command {
 	o := &options{}
 	c := &cobra.Command{
-		Use:   "bind KIND [NAME...]",
+		Use:   "bind (KIND | KIND NAME... | KIND/NAME...)",
 		Short: "Bind claims that were stored without a class",
 		Long: `Bind claims that were stored without a class. They were created before their kind was
 registered, while no class matched, or while classbind was down and failurePolicy was
@@ -50,6 +48,9 @@ it starts a new rotation with each page of 100 claims. With LeastClaims, or if c
 have a capacity, it counts the claims of all namespaces first. It cannot bind claims of a kind whose
 expressions use request.userInfo.
 
+--dry-run=client writes nothing. --dry-run=server also has the API server try each
+write, so that other webhooks can refuse it.
+
 The exit status is 0 if every claim that classbind binds has a class now. It is 1 if
 a claim found no class. It is 2 if a claim is malformed or could not be
 written, or if the command fails.`,
@@ -60,18 +61,18 @@ written, or if the command fails.`,
   classbind bind PostgreSQLInstance --namespace acme-team
 
   # Bind one claim, and print JSON:
-  classbind bind PostgreSQLInstance gitlab-database --namespace acme-team -o json`,
-		Args: cobra.ArbitraryArgs, // The command refuses them with its own status.
+  classbind bind PostgreSQLInstance/gitlab-database --namespace acme-team -o json`,
 	}
-	exit.Run(c, func(args []string) error {
-		if err := o.validate(args, c.Flags()); err != nil {
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		claims, err := o.validate(args, c.Flags())
+		if err != nil {
 			return err
 		}
-		return o.run(c.Context(), args[0], args[1:], c.OutOrStdout(), c.ErrOrStderr())
-	})
+		return o.run(c.Context(), claims, c.OutOrStdout(), c.ErrOrStderr())
+	}
 	fs := c.Flags()
 	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "bind the claims of all namespaces")
-	fs.BoolVar(&o.dryRun, "dry-run", false, "print the classes that the claims would get, and write nothing")
+	o.dryRun.Add(c, "the classes that the claims would get")
 	o.output.Add(c)
 	o.cluster.Add(c)
 	o.cluster.AddNamespace(c, "`namespace` of the claims; without it the kubeconfig's")
@@ -79,19 +80,23 @@ written, or if the command fails.`,
 	return c
 }
 
-// validate returns all errors in the flags and arguments at once.
-func (o *options) validate(args []string, fs *pflag.FlagSet) error {
+// validate returns all errors in the flags and arguments at once, or else the claims that are named: one without a name is all of a kind.
+func (o *options) validate(args []string, fs *pflag.FlagSet) (claims []connect.Name, err error) {
 	errs := []error{o.output.Validate()}
 	switch {
 	case len(args) == 0:
 		errs = append(errs, errors.New("name the kind of the claims, as in: classbind bind KIND"))
-	case slices.ContainsFunc(args, func(arg string) bool { return arg == "" || strings.Contains(arg, "/") }):
-		errs = append(errs, fmt.Errorf("%q: must be KIND, or KIND and the names of claims", args))
-	case o.all && len(args) > 1:
-		errs = append(errs, fmt.Errorf("--all-namespaces: the claims %q are of one namespace: leave out one or the other", args[1:]))
+	case len(args) == 1 && args[0] != "" && !strings.Contains(args[0], "/"):
+		claims = []connect.Name{{Kind: args[0]}}
+	default:
+		claims, err = connect.Names(args)
+		errs = append(errs, err)
+	}
+	if o.all && len(claims) > 0 && claims[0].Name != "" {
+		errs = append(errs, fmt.Errorf("--all-namespaces: the claims %q are of one namespace: leave out one or the other", args))
 	}
 	if o.all && fs.Changed("namespace") {
 		errs = append(errs, errors.New("--namespace: with --all-namespaces there is no other: leave out one or the other"))
 	}
-	return errors.Join(append(errs, connect.Validate(fs))...)
+	return claims, errors.Join(append(errs, connect.Validate(fs))...)
 }

@@ -1,13 +1,16 @@
 package bind
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/cmd/classbind/output"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -59,7 +62,7 @@ type Summary struct {
 }
 
 func (b *binder) claim(namespace, name string) *Claim {
-	return &Claim{ClaimKind: b.kind.View.Kind.Name, Namespace: namespace, Name: name, DryRun: b.dryRun}
+	return &Claim{ClaimKind: b.kind.View.Kind.Name, Namespace: namespace, Name: name, DryRun: b.dryRun != connect.NoDryRun}
 }
 
 func (c *Claim) end(o Outcome, reason, message string) *Claim {
@@ -117,7 +120,7 @@ func (r *reporter) write(object any, line func() string) {
 
 // end prints the summary. It returns an error unless all is well.
 func (r *reporter) end() error {
-	r.TypeMeta, r.DryRun = metav1.TypeMeta{APIVersion: Version, Kind: "Summary"}, r.options.dryRun
+	r.TypeMeta, r.DryRun = metav1.TypeMeta{APIVersion: Version, Kind: "Summary"}, r.options.dryRun != connect.NoDryRun
 	r.write(&r.Summary, func() string {
 		text := fmt.Sprintf("%d bound, %d without a class, %d left alone, %d failed; %d had their class",
 			r.Bound, r.Unmatched, r.LeftAlone, r.Failed, r.HaveClass)
@@ -130,9 +133,9 @@ func (r *reporter) end() error {
 	case r.err != nil:
 		return r.err
 	case r.Failed > 0:
-		return fmt.Errorf("%d claims were not bound because of an error", r.Failed)
+		return fmt.Errorf("cannot bind %s", output.Count(r.Failed, "claim"))
 	case r.Unmatched > 0:
-		return &exit.Error{Status: exit.Unmatched, Err: fmt.Errorf("%d claims still have no class", r.Unmatched)}
+		return exit.Finding(errors.New(output.Count(r.Unmatched, "claim") + " without a class"))
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/selector"
@@ -31,7 +32,7 @@ type binder struct {
 	resource schema.GroupVersionResource
 }
 
-func (o *options) run(ctx context.Context, word string, names []string, out, progress io.Writer) error {
+func (o *options) run(ctx context.Context, named []connect.Name, out, progress io.Writer) error {
 	config, err := o.cluster.Config(progress, "")
 	if err != nil {
 		return err
@@ -40,24 +41,33 @@ func (o *options) run(ctx context.Context, word string, names []string, out, pro
 	if o.all {
 		namespace = metav1.NamespaceAll
 	}
-	kinds, err := world.BindableKinds(ctx, config, o.cluster.Own, word)
-	if err != nil {
-		return err
-	}
 	claims, err := latebinding.NewClient(config)
 	if err != nil {
 		return err
 	}
-	report := &reporter{options: o, out: out, several: len(kinds) > 1}
-	for _, kind := range kinds {
-		for _, note := range kind.Notes {
-			_, _ = fmt.Fprintln(progress, "note:", truncate.Printable(note))
+	if o.dryRun == connect.ServerDryRun {
+		claims = claims.DryRun()
+	}
+	report := &reporter{options: o, out: out}
+	binders := map[string][]*binder{}
+	for _, n := range named {
+		if binders[n.Kind] != nil {
+			continue
 		}
-		b := &binder{options: o, config: config, claims: claims, report: report, kind: kind, resource: kind.Resource}
-		if err = b.run(ctx, namespace, names); err != nil {
-			break
+		kinds, err := world.BindableKinds(ctx, config, o.cluster.Own, n.Kind)
+		if err != nil {
+			return err
+		}
+		report.several = report.several || len(kinds) > 1
+		for _, kind := range kinds {
+			for _, note := range kind.Notes {
+				_, _ = fmt.Fprintln(progress, "note:", truncate.Printable(note))
+			}
+			b := &binder{options: o, config: config, claims: claims, report: report, kind: kind, resource: kind.Resource}
+			binders[n.Kind] = append(binders[n.Kind], b)
 		}
 	}
+	err = bindAll(ctx, named, binders, namespace)
 	end := report.end()
 	switch {
 	case ctx.Err() != nil:
@@ -68,20 +78,32 @@ func (o *options) run(ctx context.Context, word string, names []string, out, pro
 	return end
 }
 
-func (b *binder) run(ctx context.Context, namespace string, names []string) error {
+// bindAll binds the claims that are named, by the binders of their kinds.
+func bindAll(ctx context.Context, named []connect.Name, binders map[string][]*binder, namespace string) error {
+	counted := map[*binder]bool{}
+	for _, n := range named {
+		for _, b := range binders[n.Kind] {
+			if !counted[b] {
+				if err := b.kind.Count(ctx, nil); err != nil {
+					return err
+				}
+				counted[b] = true
+			}
+			if err := b.run(ctx, namespace, n.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// run binds one claim, or without a name all.
+func (b *binder) run(ctx context.Context, namespace, name string) error {
 	if !b.kind.Namespaced {
 		namespace = metav1.NamespaceAll
 	}
-	if err := b.kind.Count(ctx, nil); err != nil {
-		return err
-	}
-	for _, name := range names {
-		if err := b.bind(ctx, namespace, name, nil); err != nil {
-			return err
-		}
-	}
-	if len(names) > 0 {
-		return nil
+	if name != "" {
+		return b.bind(ctx, namespace, name, nil)
 	}
 	var unbound []latebinding.Stored
 	return b.claims.Pages(ctx, b.kind.Resource, namespace, func(raw []byte) error {
@@ -210,7 +232,7 @@ func (b *binder) attempt(ctx context.Context, s *latebinding.Stored) (*Claim, er
 	class := selector.NameOf(d.Class)
 	c.Class = &class
 	counts := b.kind.View.Kind.Reader.Reference.CountsFor(s.Namespace, d.Class.Target()) // With a dry run, as if it were stored.
-	if !b.dryRun {
+	if b.dryRun != connect.ClientDryRun {
 		object, _, err := b.claims.WriteClass(ctx, b.kind.Resource, s.UID, s.Version, &d)
 		switch {
 		case err == nil:

@@ -1,4 +1,4 @@
-// Package connect finds the cluster that kubectl would use, for the commands that people run.
+// Package connect finds the cluster that kubectl would use, for the commands that people run, and reads the names of objects as kubectl does.
 package connect
 
 import (
@@ -6,21 +6,22 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
-	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
 )
 
 // requestTimeout is for each request: an API server that accepts it may never answer. No command watches, which takes longer.
-const requestTimeout = 30 * time.Second
+const requestTimeout = "30s"
+
+// ClusterFlag annotates the flags that say which cluster is asked, and as whom: those of kubectl.
+const ClusterFlag = "classbind.io/cluster"
 
 // Flags name the cluster, and namespaces in it.
 type Flags struct {
@@ -28,16 +29,24 @@ type Flags struct {
 	Namespace, Own string
 	// OfContext is the namespace of the kubeconfig's context, once there is a Config.
 	OfContext string
+	// Offline are the files that take the place of a cluster.
+	Offline []string
 
-	kubeconfig, context string
+	kubeconfig string
+	overrides  clientcmd.ConfigOverrides
 }
 
 // Add the flags to those of a command.
 func (f *Flags) Add(c *cobra.Command) {
-	fs := c.Flags()
+	fs, names := pflag.NewFlagSet("", pflag.ContinueOnError), clientcmd.RecommendedConfigOverrideFlags("")
+	names.ContextOverrideFlags.Namespace.LongName = ""                                            // Each command says what it is for.
+	names.AuthOverrideFlags.Username.LongName, names.AuthOverrideFlags.Password.LongName = "", "" // No API server takes them any more.
+	names.Timeout.Default, names.Timeout.Description = requestTimeout, "`time` after which a request fails; 0 sets no limit"
+	clientcmd.BindOverrideFlags(&f.overrides, fs, names)
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the cluster; without it $KUBECONFIG, then ~/.kube/config")
-	CompleteFiles(c, "kubeconfig")
-	fs.StringVar(&f.context, "context", "", "`context` of the kubeconfig; without it the current one")
+	fs.VisitAll(func(flag *pflag.Flag) { _ = fs.SetAnnotation(flag.Name, ClusterFlag, nil) }) // It fails only for an unknown flag.
+	c.Flags().AddFlagSet(fs)
+	CompleteFiles(c, "kubeconfig", "certificate-authority", "client-certificate", "client-key")
 }
 
 // AddNamespace adds the flag of Namespace.
@@ -50,7 +59,13 @@ func (f *Flags) AddOwn(c *cobra.Command, usage string) {
 	c.Flags().StringVar(&f.Own, "classbind-namespace", "classbind-system", usage)
 }
 
-// Validate the namespaces.
+// AddOffline adds the flag of Offline. what is in the files.
+func (f *Flags) AddOffline(c *cobra.Command, what string) {
+	c.Flags().StringArrayVar(&f.Offline, "offline", nil,
+		"`file` or folder of "+what+", in the place of a cluster; - is standard input; may be repeated")
+}
+
+// Validate the namespaces, and the flags of a cluster beside --offline.
 func Validate(fs *pflag.FlagSet) error {
 	var errs []error
 	for _, name := range []string{"namespace", "classbind-namespace"} {
@@ -62,6 +77,11 @@ func Validate(fs *pflag.FlagSet) error {
 			errs = append(errs, fmt.Errorf("--%s=%q: %s", name, namespace, strings.Join(e, "; ")))
 		}
 	}
+	fs.Visit(func(flag *pflag.Flag) {
+		if _, of := flag.Annotations[ClusterFlag]; of && fs.Changed("offline") {
+			errs = append(errs, fmt.Errorf("--%s: with --offline no cluster is asked: leave out one or the other", flag.Name))
+		}
+	})
 	return errors.Join(errs...)
 }
 
@@ -77,7 +97,7 @@ func CompleteFiles(c *cobra.Command, flags ...string) {
 func (f *Flags) Config(warnings io.Writer, instead string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context})
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &f.overrides)
 	config, err := loader.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
 		return nil, fmt.Errorf("cannot find a cluster: no kubeconfig ($KUBECONFIG is %q): name a file with --kubeconfig or $KUBECONFIG%s",
@@ -90,9 +110,43 @@ func (f *Flags) Config(warnings io.Writer, instead string) (*rest.Config, error)
 	if f.OfContext, _, err = loader.Namespace(); err != nil {
 		return nil, fmt.Errorf("cannot read the namespace of the kubeconfig's context: %w; name one with --namespace", err)
 	}
-	config.Timeout = requestTimeout
-	config.QPS = -1                // Requests are sequential, and some must follow each other at once.
-	klog.SetLogger(logr.Discard()) // client-go logs errors that it also returns.
+	config.QPS = -1 // Requests are sequential, and some must follow each other at once.
 	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
 	return config, nil
+}
+
+// DryRun is the value of --dry-run, which is kubectl's.
+type DryRun string
+
+const (
+	// NoDryRun writes.
+	NoDryRun DryRun = "none"
+	// ClientDryRun writes nothing, and ServerDryRun has the API server try each write without storing it.
+	ClientDryRun DryRun = "client"
+	ServerDryRun DryRun = "server"
+)
+
+// Add the flag to a command. what it prints is as in "the classes".
+func (d *DryRun) Add(c *cobra.Command, what string) {
+	*d = NoDryRun
+	c.Flags().Var(d, "dry-run", "client prints "+what+", and writes nothing; server also has the API server try each write. "+
+		"Without a value, client")
+	c.Flags().Lookup("dry-run").NoOptDefVal = string(ClientDryRun)
+	values := []string{string(NoDryRun), string(ClientDryRun), string(ServerDryRun)}
+	_ = c.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // It knows the flag.
+}
+
+// String is the value, as a flag has it.
+func (d *DryRun) String() string { return string(*d) }
+
+// Type is what the help calls a value.
+func (d *DryRun) Type() string { return "none|client|server" }
+
+// Set the value.
+func (d *DryRun) Set(text string) error {
+	*d = DryRun(text)
+	if !slices.Contains([]DryRun{NoDryRun, ClientDryRun, ServerDryRun}, *d) {
+		return errors.New("must be none, client or server")
+	}
+	return nil
 }

@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/classbind/classbind/cmd/classbind/world"
 )
@@ -21,12 +23,14 @@ func TestNoAnswer(t *testing.T) {
 	ended := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-ended }))
 	t.Cleanup(func() { close(ended); server.Close() })
-	f := Flags{kubeconfig: filepath.Join(t.TempDir(), "config")}
+	f, c := Flags{}, &cobra.Command{}
+	f.Add(c)
+	f.kubeconfig = filepath.Join(t.TempDir(), "config")
 	require.NoError(t, os.WriteFile(f.kubeconfig, fmt.Appendf(nil, "apiVersion: v1\nkind: Config\ncurrent-context: a\n"+
 		"clusters: [{name: a, cluster: {server: %q}}]\ncontexts: [{name: a, context: {cluster: a}}]\n", server.URL), 0o600))
 	config, err := f.Config(io.Discard, "")
 	require.NoError(t, err)
-	assert.Equal(t, requestTimeout, config.Timeout, "We should not wait for good.")
+	assert.Equal(t, 30*time.Second, config.Timeout, "We should end a request.")
 
 	config.Timeout = 20 * time.Millisecond
 	_, err = world.OfCluster(t.Context(), config, "classbind-system", "")
@@ -48,7 +52,7 @@ func TestWithoutACluster(t *testing.T) {
 	}{
 		"Flag":        {"We should name the file of --kubeconfig that does not exist.", "", Flags{kubeconfig: absent}, absent},
 		"Environment": {"We should name the file of $KUBECONFIG that does not exist.", absent, Flags{}, absent},
-		"Context":     {"We should name the context that does not exist.", config, Flags{context: "lost"}, `"lost"`},
+		"Context":     {"We should name the context that does not exist.", config, Flags{overrides: clientcmd.ConfigOverrides{CurrentContext: "lost"}}, `"lost"`},
 		"Empty":       {"We should say that the kubeconfig names no cluster.", empty, Flags{}, "no kubeconfig"},
 	} {
 		t.Run(name, func(t *testing.T) {

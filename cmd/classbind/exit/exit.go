@@ -1,45 +1,31 @@
-// Package exit is for commands whose exit status is an answer.
+// Package exit has the exit statuses of all commands. With 0, all is well.
 package exit
 
-import (
-	"errors"
+import "errors"
 
-	"github.com/spf13/cobra"
-)
-
-// The statuses of commands whose exit status is an answer. With 0, all is well.
 const (
-	// Unmatched means that "classbind explain" found a claim without a class, or files that do not show whether its kind is registered.
-	// "classbind bind" found no class for a claim, and "classbind classes" none that one may get. Or "classbind status" found something
-	// that is broken, "classbind check" a mistake, or "classbind simulate" claims that lose their class.
-	Unmatched = 1
-	Broken    = 1
-	// Failed means that a command has no answer: its arguments are wrong, or what it asks cannot be read.
+	// Found means that a command worked, and found something: a claim without a class, a broken thing, or a mistake in a file. Or it found
+	// claims that lose their class, no field for a reference, or a default that someone else moved.
+	Found = 1
+	// Failed means that a command has no answer: its arguments are wrong, there is no cluster, a right is missing, or a request failed.
 	Failed = 2
-	// Overtaken means that somebody else moved the default while "classbind set-default" did.
-	Overtaken = 3
 )
 
-// Error is an error with the exit status of the program.
-type Error struct {
-	Status int
-	Err    error
-}
+// finding is an error that means Found.
+type finding struct{ error }
 
-func (e *Error) Error() string { return e.Err.Error() }
+func (f finding) Unwrap() error { return f.error }
 
-func (e *Error) Unwrap() error { return e.Err }
+// Finding is an error with which the command ends with the status Found.
+func Finding(err error) error { return finding{err} }
 
-// AsFailed gives an error the status Failed, unless it has one. nil stays nil.
-func AsFailed(err error) error {
-	if err == nil || errors.As(err, new(*Error)) {
-		return err
+// Status of a command that ended with an error, or nil. Every error but a Finding is a failure.
+func Status(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, new(finding)):
+		return Found
 	}
-	return &Error{Status: Failed, Err: err}
-}
-
-// Run has a command fail with the status Failed, unless its error has another.
-func Run(c *cobra.Command, run func(args []string) error) {
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return AsFailed(err) })
-	c.RunE = func(_ *cobra.Command, args []string) error { return AsFailed(run(args)) }
+	return Failed
 }

@@ -13,27 +13,27 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/world"
 )
 
-// identity is that of the flags --as and --as-group.
+// identity is that of the flags --requester and --requester-group. It need not be that of --as, which reads the cluster.
 type identity struct {
 	user   string
 	groups []string
 }
 
 func (i *identity) add(fs *pflag.FlagSet) {
-	fs.StringVar(&i.user, "as", "",
+	fs.StringVar(&i.user, "requester", "",
 		"`user` who creates the claims, where the creator's right counts (classes.use.subject Requester); by default you")
-	fs.StringArrayVar(&i.groups, "as-group", nil, "`group` of the user of --as; may be repeated")
+	fs.StringArrayVar(&i.groups, "requester-group", nil, "`group` of the user of --requester; may be repeated")
 }
 
-// addTo what expressions see of who creates a claim. The user has the groups that the API server gives one of kubectl's --as.
+// addTo what expressions see of who creates a claim. The user has the groups that the API server gives every user.
 func (i *identity) addTo(s *world.Settings) error {
 	switch {
 	case i.user == "" && len(i.groups) > 0:
-		return errors.New("--as-group: name the user, too, with --as")
+		return errors.New("--requester-group: name the user, too, with --requester")
 	case i.user == "":
 		return nil
 	case s.Request != nil:
-		return errors.New("--as: --set says who creates the claim, too: leave out one or the other")
+		return errors.New("--requester: --set says who creates the claim, too: leave out one or the other")
 	}
 	groups := slices.Clone(i.groups)
 	if namespace, _, err := serviceaccount.SplitUsername(i.user); err == nil && len(groups) == 0 {
@@ -46,9 +46,9 @@ func (i *identity) addTo(s *world.Settings) error {
 	return nil
 }
 
-// noteWithoutEffect notes that --as has no effect on the claims of a kind, if so.
+// noteWithoutEffect notes that --requester has no effect on the claims of a kind, if so.
 func (i *identity) noteWithoutEffect(item *Item, k *v1beta1.ClaimKind, usesRequest bool) {
 	if use := k.Spec.Classes.Use; i.user != "" && !usesRequest && (use == nil || use.Subject != v1beta1.UseByRequester) {
-		item.note("--as has no effect: it does not matter who creates the claim")
+		item.note("--requester has no effect: it does not matter who creates the claim")
 	}
 }

@@ -12,7 +12,6 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -91,14 +90,14 @@ func (o *options) answer(ctx context.Context, w *world.World, k *v1beta1.ClaimKi
 		item.Claim.Namespace = ""
 	}
 	object := d.DeepCopy().Object
-	if len(o.claims) > 0 { // A claim of the cluster is stored already.
+	if len(o.files) > 0 { // A claim of the cluster is stored already.
 		if item.check(ctx, w, k, d, object); item.Outcome == Malformed {
 			return item, nil
 		}
 	}
 	compiled := selector.NewClaimKind(k)
 	named := compiled.Reader.Reference.NamesClass(object)
-	err := o.decide(ctx, w, k, item, object)
+	err := o.decide(ctx, w, k, item, object, d.Stored)
 	if item.Outcome == Bound && d.Stored && !o.unbound && !named {
 		item.Outcome, item.Do = Unbound, "classbind bind "+k.Name+" "+item.Claim.Name
 		if item.Claim.Namespace != "" {
@@ -121,7 +120,9 @@ func readAsServer(kind *selector.ClaimKind, item *Item, object map[string]any) (
 	return kind.Reader.Read(item.Claim.Namespace, item.Claim.Name, read), nil
 }
 
-func (o *options) decide(ctx context.Context, w *world.World, k *v1beta1.ClaimKind, item *Item, object map[string]any) error {
+func (o *options) decide(
+	ctx context.Context, w *world.World, k *v1beta1.ClaimKind, item *Item, object map[string]any, stored bool,
+) error {
 	if why, err := w.Unselected(ctx, k, item.Claim.Namespace); err != nil || why != "" {
 		item.end(LeftAlone, "NamespaceNotSelected", why)
 		return err
@@ -154,7 +155,7 @@ func (o *options) decide(ctx context.Context, w *world.World, k *v1beta1.ClaimKi
 	}
 	mayBind := in.Object != nil && v.View.Fault == nil && in.LeftAlone == "" && len(in.Problems) == 0
 	if mayBind && v.View.Kind.Rules.UsesRequest() && in.Request == nil {
-		item.end(Undecided, "RequestUnknown", "the expressions of the claim kind look at who creates the claim: say who with --as NAME")
+		item.end(Undecided, "RequestUnknown", "the expressions of the claim kind look at who creates the claim: say who with --requester NAME")
 		return nil
 	}
 	o.as.noteWithoutEffect(item, k, v.View.Kind.Rules.UsesRequest())
@@ -172,7 +173,7 @@ func (o *options) decide(ctx context.Context, w *world.World, k *v1beta1.ClaimKi
 		item.end(LeftAlone, claim.LeftAlone, item.whyLeftAlone(v, claim, has))
 		item.Warning = claim.Ignored
 		if has {
-			o.noteClass(ctx, w, v, k, item, object)
+			o.explainClass(ctx, w, v, k, item, object, stored && !o.unbound)
 		}
 	case len(claim.Problems) > 0:
 		item.mistaken(malformedClaim, world.FieldErrors(claim.Problems)...)
@@ -222,62 +223,6 @@ func (i *Item) whyLeftAlone(v *world.Kind, in claim.Intake, hasReference bool) s
 		return in.SettledBy + " is set; --unbound explains the claim as if it was not"
 	}
 	return in.SettledBy + " is set"
-}
-
-// noteClass notes what is the matter with the class that a claim has, and why it has that: it is never bound again. With Check, a claim of
-// a file is refused if it may not name its class.
-func (o *options) noteClass(ctx context.Context, w *world.World, v *world.Kind, k *v1beta1.ClaimKind, item *Item, object map[string]any) {
-	unbound := runtime.DeepCopyJSON(object) // The claim is validated as it is.
-	unsure := v.Unbind(ctx, unbound, managedFields(object))
-	in, err := readAsServer(v.View.Kind, item, unbound)
-	if err != nil {
-		return
-	}
-	class, missing := v.View.Kind.Demand.ClassOf(v.Serving, item.Claim.Namespace, object)
-	if class != nil {
-		item.Has = new(selector.NameOf(class))
-	}
-	switch {
-	case item.Reason != claim.Settled:
-	case missing != "":
-		item.note("its class %q is not there: create the class, or delete the claim and create it again to get another", missing)
-	case class == nil || in.Selector == nil || class.TooManyLabels:
-	case !in.Selector.Matches(class.Labels):
-		item.note("its class %q does not match its selector %q: a claim is bound once, so delete it and create it again to get another",
-			class, in.Selector)
-	}
-	text, _, _ := unstructured.NestedString(object, "metadata", "annotations", v1beta1.DecisionAnnotation)
-	was := selector.Record{}
-	if json.Unmarshal([]byte(text), &was) == nil {
-		of := ""
-		if was.Candidates > 0 {
-			of = fmt.Sprintf("one of %d candidates, ", was.Candidates)
-		}
-		item.note("it was bound to %q: %s, %sby %s", was.Class, was.Reason, of, was.Strategy)
-	}
-	named := v.View.Kind.Reader.ReadNamed(item.Claim.Namespace, item.Claim.Name, object)
-	if v.AddRequester(ctx, &in) != nil || v.AddRequester(ctx, &named) != nil ||
-		v.View.Kind.Rules.UsesRequest() && in.Request == nil {
-		return
-	}
-	decider, isChecked := w.Decider(o.fresh, nil), k.Spec.Reference.Explicit == v1beta1.CheckExplicit
-	switch _, refused, err := decider.Check(ctx, v.View, named, object, nil); {
-	case err != nil || refused == nil:
-	case isChecked && len(o.claims) > 0:
-		item.end(Unmatched, refused.Reason, fmt.Sprintf("%v; it is refused, because reference.explicit is Check", refused))
-	case isChecked: // It is there nevertheless.
-		item.note("%v; it is refused, because reference.explicit is Check", refused)
-	case refused.Reason != "NotFound": // That is noted above.
-		item.note("%v; this is not checked, because reference.explicit is not Check", refused)
-	}
-	switch again, err := decider.Explain(ctx, v.View, in); {
-	case err != nil || !again.Decision.Drawn() || again.Decision.Unneeded():
-	case again.Decision.Class == nil:
-		item.note("created now, it would get none: %s", again.Decision.Warning())
-	default:
-		item.note("created now, it would get %q, %s", again.Decision.Class, because(&again))
-		item.Notes = append(item.Notes, unsure...)
-	}
 }
 
 func managedFields(object map[string]any) []metav1.ManagedFieldsEntry {

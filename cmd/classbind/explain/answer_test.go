@@ -137,7 +137,7 @@ func TestCheck(t *testing.T) {
 			require.Equal(t, tc.outcome, string(item.Outcome), "%s: %s", tc.reason, item.Message)
 			assert.Equal(t, tc.code, item.Reason, tc.reason)
 			if tc.outcome != "Malformed" {
-				assert.Equal(t, map[bool]int{true: exit.Unmatched}[tc.outcome == "Unmatched"], got.status, tc.reason)
+				assert.Equal(t, map[bool]int{true: exit.Found}[tc.outcome == "Unmatched"], got.status, tc.reason)
 				return
 			}
 			assert.Equal(t, exit.Failed, got.status, "We should exit with the status of a malformed claim.")
@@ -305,7 +305,7 @@ func TestExplainCountsClaims(t *testing.T) {
 	assert.Contains(t, got.stdout, "by databases.example.org: bound to FastClass/usual")
 	assert.Contains(t, got.stdout, "by second: no class")
 	assert.Equal(t, 1, got.status, "We should say that a class is missing, though there is one.")
-	assert.Contains(t, got.stderr, "error: 1 of 1 claims without a class")
+	assert.Contains(t, got.stderr, "error: the claim gets no class")
 }
 
 // TestExplainNotRegistered explains a claim of a kind of Kubernetes that no ClaimKind registers, beside one of its group.

@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +27,12 @@ type CheckReport struct {
 	Findings        []Finding `json:"findings"` // Findings are sorted by file and line.
 }
 
+// RulesReport is what "classbind check --rules" prints with -o json.
+type RulesReport struct {
+	metav1.TypeMeta `json:",inline"`
+	Rules           []Rule `json:"rules"`
+}
+
 const (
 	checkLong = `Check registrations and classes in files, without a cluster: for a pipeline, or
 before a commit.
@@ -41,22 +46,23 @@ cannot be read. With --strict, a warning counts as an error.
 
 In a folder, check skips files that a kustomization.yaml uses as patches.`
 
-	checkExamples = `  # Check all manifests in a folder:
-  classbind check -f deploy/
+	checkExamples = `  # Check all manifests in a folder, and in the folders in it:
+  classbind check -R -f deploy/
 
   # In a GitHub workflow, with each finding at its line:
-  classbind check -f deploy/ -o github`
+  classbind check -R -f deploy/ -o github`
 )
 
-// checkFormats of -o.
-var checkFormats = []string{"text", "json", "github"}
+// github is the format of a workflow's log.
+const github = "github"
 
 // checkOptions are the flags of check.
 type checkOptions struct {
-	files  []string
-	output string
-	strict bool
-	rules  bool
+	files     []string
+	recursive bool
+	output    output.Format
+	strict    bool
+	rules     bool
 }
 
 // NewCheckCommand returns the command check.
@@ -66,19 +72,19 @@ func NewCheckCommand() *cobra.Command {
 		Use: "check -f FILES", Short: "Check registrations and classes in files", Args: cobra.NoArgs,
 		Long: checkLong, Example: checkExamples,
 	}
-	exit.Run(c, func([]string) error {
+	c.RunE = func(*cobra.Command, []string) error {
 		if err := o.validate(); err != nil {
 			return err
 		}
-		return o.run(c.Context(), c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr())
-	})
+		return o.run(c.Context(), world.Files{In: c.InOrStdin(), Progress: c.ErrOrStderr(), Recursive: o.recursive}, c.OutOrStdout())
+	}
 	fs := c.Flags()
-	fs.StringArrayVarP(&o.files, "filename", "f", nil, "`file`, or folder with all folders in it; - is standard input; may be repeated")
-	fs.StringVarP(&o.output, "output", "o", checkFormats[0], "`format`: text for people, json for programs, github for a workflow's log")
+	fs.StringArrayVarP(&o.files, "filename", "f", nil, "`file` or folder of registrations and classes; - is standard input; may be repeated")
+	world.AddRecursive(c, &o.recursive)
+	o.output.Add(c, github)
 	fs.BoolVar(&o.strict, "strict", false, "count warnings as errors")
 	fs.BoolVar(&o.rules, "rules", false, "list the rules, and check nothing")
-	_ = c.MarkFlagFilename("filename", world.Extensions...) // It fails only for an unknown flag, as the next one.
-	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(checkFormats, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.MarkFlagFilename("filename", world.Extensions...) // It fails only for an unknown flag.
 	return c
 }
 
@@ -87,38 +93,34 @@ func (o *checkOptions) validate() error {
 	if len(o.files) == 0 && !o.rules {
 		errs = append(errs, errors.New("--filename: name the files to check, such as -f deploy/, or -f - for standard input"))
 	}
-	if !slices.Contains(checkFormats, o.output) {
-		errs = append(errs, fmt.Errorf("--output=%q: must be one of %s", o.output, strings.Join(checkFormats, ", ")))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.output.Validate(github))...)
 }
 
-func (o *checkOptions) run(ctx context.Context, in io.Reader, out, progress io.Writer) error {
+func (o *checkOptions) run(ctx context.Context, files world.Files, out io.Writer) error {
 	if o.rules {
-		var err error
-		for _, r := range Rules {
-			_, failed := fmt.Fprintf(out, "%-22s %-9s %s\n", r.Name, r.Severity, r.Text)
-			err = cmp.Or(err, failed)
-		}
-		return err
+		report := &RulesReport{metav1.TypeMeta{APIVersion: CheckVersion, Kind: "Rules"}, Rules}
+		return o.output.Print(out, report, func() string {
+			var text strings.Builder
+			for _, r := range Rules {
+				fmt.Fprintf(&text, "%-22s %-9s %s\n", r.Name, r.Severity, r.Text)
+			}
+			return text.String()
+		})
 	}
-	objects, err := world.ReadManifests(ctx, in, progress, o.files)
+	objects, err := files.Manifests(ctx, o.files)
 	if err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(objects, func(d world.Document) bool { return d.GroupVersionKind().Group == v1beta1.GroupVersion.Group }) {
-		_, _ = fmt.Fprintln(progress, "note: the files have neither a ClaimKind nor a ClassKind")
+		_, _ = fmt.Fprintln(files.Progress, "note: the files have neither a ClaimKind nor a ClassKind")
 	}
 	findings, err := lint(ctx, objects)
 	if err != nil {
 		return err
 	}
-	text, err := o.format(findings)
-	if err == nil {
-		_, err = io.WriteString(out, text)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot print: %w", err)
+	report := &CheckReport{metav1.TypeMeta{APIVersion: CheckVersion, Kind: "Report"}, append([]Finding{}, findings...)}
+	if err := o.output.Print(out, report, func() string { return o.format(findings) }); err != nil {
+		return err
 	}
 	mistakes := 0
 	for _, f := range findings {
@@ -127,31 +129,25 @@ func (o *checkOptions) run(ctx context.Context, in io.Reader, out, progress io.W
 		}
 	}
 	if mistakes > 0 {
-		return &exit.Error{Status: exit.Broken, Err: fmt.Errorf("mistakes: %d", mistakes)}
+		return exit.Finding(errors.New(output.Count(mistakes, "mistake")))
 	}
 	return nil
 }
 
-func (o *checkOptions) format(findings []Finding) (string, error) {
+// format of people, or of a workflow.
+func (o *checkOptions) format(findings []Finding) string {
 	var text strings.Builder
-	switch o.output {
-	case "json":
-		report := &CheckReport{metav1.TypeMeta{APIVersion: CheckVersion, Kind: "Report"}, append([]Finding{}, findings...)}
-		err := output.Format(o.output).Print(&text, report, nil)
-		return text.String(), err
-	case "github":
-		for _, f := range findings {
+	for _, f := range findings {
+		if o.output == github {
 			level := strings.Replace(string(f.Severity), string(Remark), "notice", 1)
 			fmt.Fprintf(&text, "::%s file=%s,line=%d,title=%s::%s\n", level, property.Replace(truncate.Printable(f.File)), f.Line, f.Rule,
 				data.Replace(truncate.Printable(f.Object+": "+f.Message)))
+			continue
 		}
-	default:
-		for _, f := range findings {
-			fmt.Fprintf(&text, "%s:%d: %s: %s: %s (%s)\n", truncate.Printable(f.File), f.Line, f.Severity,
-				truncate.Printable(f.Object), truncate.Printable(f.Message), f.Rule)
-		}
+		fmt.Fprintf(&text, "%s:%d: %s: %s: %s (%s)\n", truncate.Printable(f.File), f.Line, f.Severity,
+			truncate.Printable(f.Object), truncate.Printable(f.Message), f.Rule)
 	}
-	return text.String(), nil
+	return text.String()
 }
 
 // data and property escape a message, and a property, of a workflow command:

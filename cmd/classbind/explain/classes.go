@@ -37,7 +37,7 @@ the claims. Classes that the ClaimKind does not offer to the namespace are not
 listed.
 
 If the right of the creator to use a class counts (classes.use), that is your right, or
-the right of --as with the groups of --as-group and the group system:authenticated.
+that of --requester with the groups of --requester-group and system:authenticated.
 To ask about anyone but yourself, you need the right to create subjectaccessreviews.
 
 Expressions that read the claim may exclude more classes. A note names them.
@@ -49,7 +49,7 @@ It is 2 if the command fails.`
   classbind classes PostgreSQLInstance --namespace acme-team
 
   # What may it get if another user creates it?
-  classbind classes PostgreSQLInstance --namespace acme-team --as jane --as-group developers`
+  classbind classes PostgreSQLInstance --namespace acme-team --requester jane --requester-group developers`
 )
 
 // NewClassesCommand returns the command classes.
@@ -57,17 +57,17 @@ func NewClassesCommand() *cobra.Command {
 	o := &options{fresh: rand.Uint64}
 	c := &cobra.Command{
 		Use: "classes CLAIMKIND", Short: "List the classes that a claim may get, and why it may not get the others",
-		Long: classesLong, Example: classesExamples, Args: cobra.ArbitraryArgs, // The command refuses them with its own status.
+		Long: classesLong, Example: classesExamples,
 	}
-	exit.Run(c, func(args []string) error {
-		if len(args) != 1 || args[0] == "" || strings.Contains(args[0], "/") {
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
 			return fmt.Errorf("%q: name one kind of claims, as in: classbind classes CLAIMKIND", args)
 		}
-		if err := cmp.Or(o.output.Validate(), connect.Validate(c.Flags())); err != nil {
+		if err := cmp.Or(connect.Kinds(args), o.output.Validate(), connect.Validate(c.Flags())); err != nil {
 			return err
 		}
 		return o.runClasses(c.Context(), args[0], c.OutOrStdout(), c.ErrOrStderr())
-	})
+	}
 	o.as.add(c.Flags())
 	o.output.Add(c)
 	o.cluster.Add(c)
@@ -288,7 +288,7 @@ func (o *Offer) write(out *strings.Builder) {
 	if o.Namespace != "" {
 		where += " in " + o.Namespace
 	}
-	fmt.Fprintf(out, "%s: a claim may get %d of %d classes\n", where, len(t.Item.Explanation.Candidates), len(o.Classes))
+	fmt.Fprintf(out, "%s: a claim may get %d of %s\n", where, len(t.Item.Explanation.Candidates), output.Count(len(o.Classes), "class"))
 	t.line("Because", o.Message)
 	if o.UsableBy != "" {
 		t.line("Asked", "which classes "+o.UsableBy+" may use")
@@ -323,5 +323,5 @@ func (r *ClassesReport) exit() error {
 	if slices.ContainsFunc(r.Items, func(o Offer) bool { return len(o.explanation.Candidates) > 0 }) {
 		return nil
 	}
-	return &exit.Error{Status: exit.Unmatched, Err: errors.New("a claim may get none of the classes")}
+	return exit.Finding(errors.New("a claim may get none of the classes"))
 }

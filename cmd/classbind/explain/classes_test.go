@@ -111,7 +111,7 @@ func TestClasses(t *testing.T) {
 `},
 		"OtherNamespace": {
 			reason: "We should ask about the namespace that is named, and exit with another status where it gets nothing.", subject: "Namespace",
-			allowed: map[string][]string{ofTeam: {"a", "c"}}, args: []string{"-n", "other"}, status: exit.Unmatched,
+			allowed: map[string][]string{ofTeam: {"a", "c"}}, args: []string{"-n", "other"}, status: exit.Found,
 			want: "databases.example.org in other: a claim may get 0 of 3 classes\n  Asked:   which classes namespace \"other\" may use\n",
 			err:  "error: a claim may get none of the classes\n",
 		},
@@ -119,8 +119,8 @@ func TestClasses(t *testing.T) {
 			reason:  "We should say that it does not matter who creates the claim.",
 			subject: "Namespace",
 			allowed: map[string][]string{ofTeam: {"a"}},
-			args:    []string{"--as", "jane"},
-			want: "may get 1 of 3 classes\n  Asked:   which classes namespace \"team\" may use\n  Note:    --as has no effect: it does not matter who " +
+			args:    []string{"--requester", "jane"},
+			want: "may get 1 of 3 classes\n  Asked:   which classes namespace \"team\" may use\n  Note:    --requester has no effect: it does not matter who " +
 				"creates the claim\n",
 		},
 		"Requester": {
@@ -140,7 +140,7 @@ func TestClasses(t *testing.T) {
 			reason:  "We should ask about another user.",
 			subject: "Requester",
 			allowed: map[string][]string{"jane": {"a"}, me: {"b"}},
-			args:    []string{"--as", "jane"},
+			args:    []string{"--requester", "jane"},
 			want: "  Asked:   which classes user \"jane\" may use\n\n  CLASS         LABELS        WEIGHT   ODDS   WHY NOT\n  FastClass/a   " +
 				"tier=gold     1        100%\n",
 		},
@@ -148,21 +148,21 @@ func TestClasses(t *testing.T) {
 			reason:  "We should ask with groups.",
 			subject: "Requester",
 			allowed: map[string][]string{"dev": {"a"}, "ops": {"b"}},
-			args:    []string{"--as", "jane", "--as-group", "dev", "--as-group", "ops"},
+			args:    []string{"--requester", "jane", "--requester-group", "dev", "--requester-group", "ops"},
 			want:    "a claim may get 2 of 3 classes\n",
 		},
 		"Authenticated": {
 			reason:  "We should give every user the group that the API server gives.",
 			subject: "Requester",
 			allowed: map[string][]string{"system:authenticated": {"a"}},
-			args:    []string{"--as", "jane", "--as-group", "dev"},
+			args:    []string{"--requester", "jane", "--requester-group", "dev"},
 			want:    "a claim may get 1 of 3 classes\n",
 		},
 		"ServiceAccount": {
 			reason:  "We should give a ServiceAccount its groups.",
 			subject: "Requester",
 			allowed: map[string][]string{ofTeam: {"a"}},
-			args:    []string{"--as", "system:serviceaccount:team:robot"},
+			args:    []string{"--requester", "system:serviceaccount:team:robot"},
 			want:    "a claim may get 1 of 3 classes\n",
 		},
 		"OthersAlone": {
@@ -174,9 +174,9 @@ func TestClasses(t *testing.T) {
 		},
 		"GroupAlone": {
 			reason: "We should need a user for a group, as kubectl does.",
-			args:   []string{"--as-group", "dev"},
+			args:   []string{"--requester-group", "dev"},
 			status: exit.Failed,
-			err:    "--as-group: name the user, too, with --as",
+			err:    "--requester-group: name the user, too, with --requester",
 		},
 		"Expressions": {
 			reason: "We should judge what looks at no claim, and name the rest.",
@@ -221,7 +221,7 @@ func TestClasses(t *testing.T) {
 		"Excluded": {
 			reason: "We should say that no claim there is bound.",
 			args:   []string{"-n", "kube-system"},
-			status: exit.Unmatched,
+			status: exit.Found,
 			want:   "databases.example.org in kube-system: a claim may get 0 of 0 classes\n  Because: claims in kube-system are never bound\n",
 			err:    "may get none",
 		},
@@ -350,15 +350,15 @@ func TestExplainUse(t *testing.T) {
 		},
 		"Both": {
 			reason: "We should not pick one of two.",
-			args:   []string{"--as", "jane", "--set", "request.userInfo.username=joe"},
+			args:   []string{"--requester", "jane", "--set", "request.userInfo.username=joe"},
 			status: exit.Failed,
-			want:   []string{"--as: --set says who creates the claim, too: leave out one or the other"},
+			want:   []string{"--requester: --set says who creates the claim, too: leave out one or the other"},
 		},
 		"None": {
 			reason:  "We should say what it may use.",
 			subject: "Namespace",
 			allowed: map[string][]string{ofTeam: {"b"}},
-			status:  exit.Unmatched,
+			status:  exit.Found,
 			want: []string{
 				`no class that namespace "team" may use matches the selector "tier=gold": it may use FastClass/b`,
 				"  SlowClass/c   not allowed for the claim\n",
@@ -383,7 +383,7 @@ func TestExplainUse(t *testing.T) {
 		assert.NotContains(t, got.stdout, "may use\n")
 
 		requesters := strings.Replace(claimKindOfNamespaces, "Namespace", "Requester", 1)
-		got = offline(t, goldClaim, documents(requesters, classKind, goldClass), "--as", "jane")
+		got = offline(t, goldClaim, documents(requesters, classKind, goldClass), "--requester", "jane")
 		assert.Zero(t, got.status, got.stderr)
 		assert.NotContains(t, got.stdout, "no effect", "We should not call what is not known without effect.")
 	})

@@ -29,6 +29,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/world"
+	lookup "github.com/classbind/classbind/controller/cluster"
 )
 
 type object = map[string]any
@@ -164,6 +165,17 @@ func condition(status, reason string) object {
 	return object{
 		"conditions": []object{{"type": "Ready", "status": status, "reason": reason, "message": "as it is", "lastTransitionTime": "2026-01-01T00:00:00Z"}},
 	}
+}
+
+// boundClaim is the stored claim with a class, which a field manager has written.
+func boundClaim(kind, class, manager string) object {
+	c := storedClaim("v1", "silver")
+	c["spec"].(object)["classRef"] = object{"apiVersion": "example.org/v1", "kind": kind, "name": class}
+	fields := object{"f:spec": object{"f:classRef": object{"f:apiVersion": object{}, "f:kind": object{}, "f:name": object{}}}}
+	c["metadata"].(object)["managedFields"] = []object{{
+		"manager": manager, "operation": "Update", "apiVersion": "example.org/v1", "fieldsType": "FieldsV1", "fieldsV1": fields,
+	}}
+	return c
 }
 
 func storedClaim(version, tier string) object {
@@ -318,7 +330,7 @@ func TestExplainCluster(t *testing.T) {
 		},
 		"Full": {
 			reason: "We should count what the claims of the cluster use.", base: holdsFive, answers: using(1, 3), claim: sized,
-			status: exit.Unmatched, want: []string{"full: 4 of 5 size, and this claim uses 2"},
+			status: exit.Found, want: []string{"full: 4 of 5 size, and this claim uses 2"},
 		},
 		"Room": {
 			reason: "We should offer a class that has room.", base: holdsFive, answers: using(1, 2), claim: sized, want: []string{fastAlone},
@@ -388,11 +400,43 @@ func TestExplainCluster(t *testing.T) {
 		},
 		"Stored": {
 			reason: "We should read a claim by its kind, as kubectl does, and not refuse what is stored.",
-			args:   []string{"Database/stored"}, status: exit.Unmatched,
+			args:   []string{"Database/stored"}, status: exit.Found,
 			want: []string{
 				"Database team/stored: stored without a class; created now, it would get FastClass/b\n",
 				"  Do:      classbind bind databases.example.org stored --namespace team\n",
 			},
+		},
+		"StoredBound": {
+			reason:  "We should say which class a claim has, that it would get the same today, and why.",
+			args:    []string{"Database/stored"},
+			answers: object{claimsPath + "/stored": boundClaim("FastClass", "b", "classbind")},
+			want: []string{
+				"Database team/stored: has FastClass/b, and would get the same today\n  Because: the only class that matches the selector \"tier=silver\"\n",
+				"\n  CANDIDATE     WEIGHT   ODDS\n* FastClass/b   ",
+			},
+		},
+		"StoredBoundOtherwise": {
+			reason:  "We should say that it would get another class today.",
+			args:    []string{"Database/stored"},
+			answers: object{claimsPath + "/stored": boundClaim("FastClass", "a", "classbind")},
+			want: []string{
+				"Database team/stored: has FastClass/a; created today, it would get FastClass/b\n",
+				`its class "FastClass/a" does not match its selector`,
+			},
+		},
+		"StoredBoundToNothing": {
+			reason:  "We should say that its class is not there.",
+			args:    []string{"Database/stored"},
+			answers: object{claimsPath + "/stored": boundClaim("FastClass", "gone", "classbind")},
+			want: []string{
+				"Database team/stored: has a class; created today, it would get FastClass/b\n", "is not there: create the class",
+			},
+		},
+		"StoredByItsAuthor": {
+			reason:  "We should say who chose, where that is not classbind.",
+			args:    []string{"Database/stored"},
+			answers: object{claimsPath + "/stored": boundClaim("FastClass", "a", "kubectl")},
+			want:    []string{"Database team/stored: has FastClass/a\n  Because: its author, or who restored it, set .spec.classRef; --unbound "},
 		},
 		"StoredMisspeltKind": {
 			reason: "We should say which kind was meant.",
@@ -404,7 +448,7 @@ func TestExplainCluster(t *testing.T) {
 			reason: "We should have the API server convert the claim.",
 			base:   pinned("v1beta1"),
 			args:   []string{"Database/stored"},
-			status: exit.Unmatched,
+			status: exit.Found,
 			want:   []string{"Database team/stored: stored without a class; created now, it would get FastClass/b\n"},
 		},
 		"StoredNotServed": {
@@ -440,7 +484,7 @@ func TestExplainCluster(t *testing.T) {
 		"WithKindAgain": {
 			reason:  "We should know what the cluster says of a class kind that the files have, too.",
 			answers: object{classKindsPath: classKinds(condition("False", "NotPermitted"))},
-			claim:   strings.ReplaceAll(goldClaim, "gold", "none"), status: exit.Unmatched,
+			claim:   strings.ReplaceAll(goldClaim, "gold", "none"), status: exit.Found,
 			with: strings.ReplaceAll(classKind, "fastclasses", "slowclasses"),
 			want: []string{"classbind may know other classes of slowclasses.example.org than these, by the status (NotPermitted): as it is"},
 		},
@@ -476,7 +520,7 @@ func TestExplainCluster(t *testing.T) {
 		"Related": {
 			reason: "We should read an object that the claim names.",
 			base:   relating, answers: object{planPath: plan},
-			status: exit.Unmatched, want: []string{
+			status: exit.Found, want: []string{
 				"Related: plan is plans.example.org team/standard",
 				"FastClass/a   of another plan   class.metadata.labels.tier == related.plan.spec.tier",
 				`class.metadata.labels.tier = "gold", related.plan.spec.tier = "silver"`,
@@ -485,7 +529,7 @@ func TestExplainCluster(t *testing.T) {
 		"RelatedGone": {
 			reason: "We should say that there is no such object.",
 			base:   relating, answers: object{planPath: http.StatusNotFound},
-			status: exit.Unmatched,
+			status: exit.Found,
 			want: []string{
 				"Related: plan is absent: there is no plans.example.org team/standard",
 				"not judged, because an expression fails: ", "no related.plan.spec.tier",
@@ -495,7 +539,7 @@ func TestExplainCluster(t *testing.T) {
 			reason:  "We should take an object for absent that cannot be there.",
 			base:    relating,
 			answers: object{claimKindsPath: relatingTo(`"nameExpression": "'a/b'"`)},
-			status:  exit.Unmatched,
+			status:  exit.Found,
 			want:    []string{"Related: plan is absent: there is no plans.example.org team/a/b"},
 		},
 		"RelatedVersionNotServed": {
@@ -507,7 +551,7 @@ func TestExplainCluster(t *testing.T) {
 			reason:  "We should take an object of a kind that is not installed as absent.",
 			base:    relating,
 			answers: object{resourcesPath: serving(fast, slow)},
-			status:  exit.Unmatched,
+			status:  exit.Found,
 			want:    []string{"Related: plan is absent: there is no plans.example.org "},
 		},
 		"Namespace": {
@@ -545,7 +589,7 @@ func TestExplainCluster(t *testing.T) {
 					"fits":       []object{{"name": "Tenant", "expression": "namespaceObject.metadata.annotations.tier == class.metadata.name"}},
 				}, condition("True", "Served"))),
 			},
-			status: exit.Unmatched,
+			status: exit.Found,
 			want:   []string{`namespaceObject.metadata.annotations.tier = "gold"`},
 		},
 		"WithoutClassbind": {
@@ -555,7 +599,7 @@ func TestExplainCluster(t *testing.T) {
 				"/apis/classbind.io":         nil,
 				"/apis/classbind.io/v1beta1": nil,
 			},
-			status: exit.Failed, want: []string{"error: the cluster does not know ClaimKinds: kubectl apply -k deploy"},
+			status: exit.Failed, want: []string{"error: the cluster does not know ClaimKinds: no matches for kind", "; install classbind: " + lookup.InstallPage},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

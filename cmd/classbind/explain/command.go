@@ -1,7 +1,7 @@
 // Package explain is the command that says which class a claim gets, and why. schema finds typing errors, before answer has the server's
-// Decider decide. settings are those of --set, and access those of --as. report is the result for programs, and table prints it for people.
-// classes is the command that explains a claim which asks for any class. lint finds what is wrong in files, and marks with annotations.
-// rules has what may be wrong, and check is the command that prints it.
+// Decider decide, and has explains the class that a claim has. settings are those of --set, and access those of --requester. report is the
+// result for programs, and table prints it for people. classes is the command that explains a claim which asks for any class. lint finds
+// what is wrong in files, and marks with annotations. rules has what may be wrong, and check is the command that prints it.
 package explain
 
 import (
@@ -19,16 +19,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
-	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/output"
 	"github.com/classbind/classbind/cmd/classbind/world"
 )
 
 // options are the flags of explain, and of classes, which has some of them.
 type options struct {
-	claims    []string
+	files     []string
+	claims    []connect.Name
 	recursive bool
-	classes   []string
 	with      []string
 	set       []string
 	as        identity
@@ -48,15 +47,16 @@ const (
 classes that were dropped, and the classes that one label excluded. It changes
 nothing.
 
-A claim comes from a file, or from the cluster as KIND/NAME, where KIND is any
-name that kubectl takes. Like the server, explain leaves alone a claim that has a
-class. --unbound explains it as if it were created now, without what classbind wrote
-of its reference. A note says if the claim's managedFields do not show what that is.
+A claim comes from a file, or from the cluster as KIND/NAME or KIND NAME, where KIND is
+any name that kubectl takes. For a claim of the cluster that has a class, explain says
+which, whether the claim would get the same class today, and why. A claim in a file that
+names a class is left alone, as the server does. --unbound explains it without what
+classbind wrote of its reference. A note says if its managedFields do not show that.
 
 Registrations and classes come from one of these:
 
   default          the cluster: you need the right to list them
-  --classes FILES  only the files: the command needs no cluster
+  --offline FILES  only the files: the command needs no cluster
   --with FILES     the cluster, as if you had applied the files to it: their objects
                    are added, or replace the cluster's objects of the same name
 
@@ -71,7 +71,7 @@ Elsewhere, write a dot in a name as \. A value of a related object may be JSON, 
 no object. To set several groups, repeat the flag.
 
 If the right of the creator to use a class counts (classes.use), that is your right, or
-the right of --as with the groups of --as-group and the group system:authenticated.
+that of --requester with the groups of --requester-group and system:authenticated.
 To ask about anyone but yourself, you need the right to create subjectaccessreviews.
 
 The exit status is 0 if every claim is bound or left alone. It is 1 if a claim gets no
@@ -82,37 +82,36 @@ or undecided, or if the command fails.`
 	examples = `  # Which class would this claim get, and why?
   classbind explain -f claim.yaml
 
-  # Why does this claim have that class, or none? Explain it as if it were created now:
-  classbind explain PostgreSQLInstance/my-database --namespace my-team --unbound
+  # Why does this claim have that class, or none?
+  classbind explain PostgreSQLInstance/gitlab-database --namespace acme-team
 
   # Which class would it get, if this class existed, too?
   classbind explain -f claim.yaml --with new-class.yaml
 
   # Without a cluster, before anything is applied:
-  classbind explain -f claim.yaml --classes deploy/samples/crossplane
+  classbind explain -f claim.yaml -R --offline deploy/samples/crossplane
 
   # Which class would it get in a namespace of another tenant, or if another user created it?
   classbind explain -f claim.yaml --set namespace.labels.tenant=b
-  classbind explain -f claim.yaml --as jane --as-group developers`
+  classbind explain -f claim.yaml --requester jane --requester-group developers`
 )
 
 func newCommand(fresh func() uint64) *cobra.Command {
 	o := &options{fresh: fresh}
 	c := &cobra.Command{
-		Use: "explain (-f CLAIM | KIND/NAME)", Short: "Show which class a claim gets, and why", Long: long, Example: examples,
+		Use: "explain (KIND/NAME... | KIND NAME... | -f FILES)", Short: "Show which class a claim gets, and why", Long: long, Example: examples,
 	}
-	exit.Run(c, func(args []string) error {
+	c.RunE = func(_ *cobra.Command, args []string) error {
 		if err := o.validate(c.Flags(), args); err != nil {
 			return err
 		}
-		return o.run(c.Context(), args, c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr())
-	})
+		return o.run(c.Context(), world.Files{In: c.InOrStdin(), Progress: c.ErrOrStderr(), Recursive: o.recursive}, c.OutOrStdout())
+	}
 	fs := c.Flags()
-	fs.StringArrayVarP(&o.claims, "filename", "f", nil, "`file` or folder of claims; - is standard input; may be repeated")
-	fs.BoolVarP(&o.recursive, "recursive", "R", false, "read the folders in the folders of --filename, too")
-	fs.StringArrayVar(&o.classes, "classes", nil, "`file` of registrations and classes, or folder with all folders in it; "+
-		"- is standard input; may be repeated. The command then needs no cluster")
-	fs.StringArrayVar(&o.with, "with", nil, "`file` of registrations and classes, or folder, as for --classes; may be repeated. "+
+	fs.StringArrayVarP(&o.files, "filename", "f", nil, "`file` or folder of claims; - is standard input; may be repeated")
+	world.AddRecursive(c, &o.recursive)
+	o.cluster.AddOffline(c, "registrations and classes")
+	fs.StringArrayVar(&o.with, "with", nil, "`file` or folder of registrations and classes; - is standard input; may be repeated. "+
 		"They count as applied to the cluster: added, or instead of objects of the same name")
 	fs.StringArrayVar(&o.set, "set", nil, "`path=value` that expressions see, in addition to existing fields. Examples: "+
 		"namespace.labels.tenant=a, request.userInfo.groups=a, related.plan.spec.tier=gold. May be repeated")
@@ -121,9 +120,9 @@ func newCommand(fresh func() uint64) *cobra.Command {
 	o.output.Add(c)
 	o.cluster.Add(c)
 	o.cluster.AddNamespace(c,
-		"`namespace` of claims that name none, and of KIND/NAME; without it the kubeconfig's, or with --classes default")
+		"`namespace` of claims that name none, and of those in the cluster; without it the kubeconfig's, or with --offline default")
 	o.cluster.AddOwn(c, "`namespace` of classbind itself, whose claims are never bound")
-	for _, flag := range []string{"filename", "classes", "with"} {
+	for _, flag := range []string{"filename", "offline", "with"} {
 		_ = c.MarkFlagFilename(flag, world.Extensions...) // It fails only for an unknown flag.
 	}
 	return c
@@ -134,43 +133,36 @@ func (o *options) validate(fs *pflag.FlagSet, args []string) error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	switch {
-	case len(args) > 0 && len(o.claims)+len(o.classes) > 0:
-		fail("%q: with --filename or --classes there is no claim of the cluster", args)
-	case len(args)+len(o.claims) == 0:
-		fail("--filename: name the file of a claim, such as -f claim.yaml, or -f - for standard input, " +
-			"or a claim of the cluster, KIND/NAME")
+	case len(args) > 0 && len(o.files)+len(o.cluster.Offline) > 0:
+		fail("%q: with --filename or --offline there is no claim of the cluster", args)
+	case len(args)+len(o.files) == 0:
+		fail("name a claim of the cluster, KIND/NAME, or with --filename the file of a claim, such as -f claim.yaml, or -f - for standard input")
 	}
-	for _, arg := range args {
-		if parts := strings.Split(arg, "/"); len(parts) != 2 || slices.Contains(parts, "") {
-			fail("%q: must be KIND/NAME for a claim of the cluster, or -f with a file", arg)
-		}
-	}
-	errs = append(errs, world.CheckStdin(o.claims, o.classes, o.with))
 	var err error
+	o.claims, err = connect.Names(args)
+	errs = append(errs, err, world.CheckStdin(o.files, o.cluster.Offline, o.with))
 	o.settings, err = newSettings(o.set)
 	errs = append(errs, err, o.as.addTo(&o.settings), o.output.Validate(), connect.Validate(fs))
-	for _, flag := range []string{"kubeconfig", "context", "with"} {
-		if len(o.classes) > 0 && fs.Changed(flag) {
-			fail("--%s: with --classes no cluster is asked: leave out one or the other", flag)
-		}
+	if len(o.cluster.Offline)*len(o.with) > 0 {
+		fail("--with: with --offline no cluster is asked: leave out one or the other")
 	}
 	return errors.Join(errs...)
 }
 
-func (o *options) run(ctx context.Context, args []string, in io.Reader, out, progress io.Writer) error {
-	claims, err := world.ReadFiles(ctx, in, o.claims, o.recursive)
+func (o *options) run(ctx context.Context, files world.Files, out io.Writer) error {
+	claims, err := files.Objects(ctx, o.files)
 	if err != nil {
 		return err
 	}
-	if len(args)+len(claims) == 0 {
-		return fmt.Errorf("--filename: there is no object in %s", strings.Join(o.claims, ", "))
+	if len(o.claims)+len(claims) == 0 {
+		return fmt.Errorf("--filename: there is no object in %s", strings.Join(o.files, ", "))
 	}
-	w, err := o.world(ctx, claims, in, progress)
+	w, err := o.world(ctx, claims, files)
 	if err != nil {
 		return err
 	}
-	for _, arg := range args {
-		d, err := w.Stored(ctx, arg, w.ClaimNamespace)
+	for _, name := range o.claims {
+		d, err := w.Stored(ctx, name.String(), w.ClaimNamespace)
 		if err != nil {
 			return err
 		}
@@ -197,18 +189,18 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 }
 
 // world of the flags. The claims of files count as objects that expressions see, unless the cluster has these.
-func (o *options) world(ctx context.Context, claims world.Manifests, in io.Reader, progress io.Writer) (w *world.World, err error) {
-	objects, err := world.ReadManifests(ctx, in, progress, slices.Concat(o.classes, o.with))
+func (o *options) world(ctx context.Context, claims world.Manifests, files world.Files) (w *world.World, err error) {
+	objects, err := files.Manifests(ctx, slices.Concat(o.cluster.Offline, o.with))
 	if err != nil {
 		return nil, err
 	}
-	if len(o.classes) > 0 {
+	if len(o.cluster.Offline) > 0 {
 		w, err = world.OfFiles(ctx, objects, o.cluster.Own, "")
 		if err == nil && len(w.ClaimKinds) == 0 {
-			err = errors.New("--classes: no ClaimKind is among the objects: name the file that registers the kind of the claim")
+			err = errors.New("--offline: no ClaimKind is among the objects: name the file that registers the kind of the claim")
 		}
 	} else {
-		config, missing := o.cluster.Config(progress, ", or files of classes with --classes")
+		config, missing := o.cluster.Config(files.Progress, ", or files of classes with --offline")
 		if missing != nil {
 			return nil, missing
 		}
@@ -219,7 +211,7 @@ func (o *options) world(ctx context.Context, claims world.Manifests, in io.Reade
 	if err != nil {
 		return nil, err
 	}
-	if len(o.with)+len(o.classes) > 0 {
+	if len(o.with)+len(o.cluster.Offline) > 0 {
 		w.Claims = claims
 	}
 	w.ClaimNamespace = cmp.Or(o.cluster.Namespace, w.ClaimNamespace)

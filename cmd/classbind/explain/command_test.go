@@ -44,9 +44,7 @@ func execute(t *testing.T, c *cobra.Command, in string, args ...string) result {
 	err := c.ExecuteContext(t.Context())
 	r := result{stdout: stdout.String(), stderr: stderr.String()}
 	if err != nil {
-		var e *exit.Error
-		require.ErrorAs(t, err, &e, "We should say with which status we end.")
-		r.status = e.Status
+		r.status = exit.Status(err)
 		r.stderr += "error: " + err.Error() + "\n" // As main prints it.
 	}
 	return r
@@ -56,7 +54,7 @@ func execute(t *testing.T, c *cobra.Command, in string, args ...string) result {
 func offline(t *testing.T, claim, classes string, args ...string) result {
 	t.Helper()
 	t.Chdir(write(t, map[string]string{"claim.yaml": claim, "classes.yaml": classes}))
-	return run(t, "", append([]string{"-f", "claim.yaml", "--classes", "classes.yaml"}, args...)...)
+	return run(t, "", append([]string{"-f", "claim.yaml", "--offline", "classes.yaml"}, args...)...)
 }
 
 // explained does the same, and returns the only item of the report, too.
@@ -79,7 +77,7 @@ func TestGolden(t *testing.T) {
 		dir := filepath.Dir(file)
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			t.Chdir(dir)
-			args := []string{"-f", "claim.yaml", "--classes", "classes.yaml", "--classes", "../registered.yaml"}
+			args := []string{"-f", "claim.yaml", "--offline", "classes.yaml", "--offline", "../registered.yaml"}
 			if more, err := os.ReadFile("args.txt"); err == nil {
 				args = append(args, strings.Fields(string(more))...)
 			}
@@ -140,7 +138,7 @@ func TestExplainRefusesFiles(t *testing.T) {
 			"We should say which item.", `{"items": [` + goldClaim + `, {"apiVersion": "v1"}]}`, registered,
 			"claim.yaml, document 1, item 2: it is no object",
 		},
-		"NoClaimKind": {"We should say what is missing.", goldClaim, documents(classKind, goldClass), "--classes: no ClaimKind is among the objects"},
+		"NoClaimKind": {"We should say what is missing.", goldClaim, documents(classKind, goldClass), "--offline: no ClaimKind is among the objects"},
 		"ClassTwice": {
 			"We should neither count a class twice nor pick one of the two.",
 			goldClaim, documents(registered, goldClass, goldClass),
@@ -229,67 +227,67 @@ func TestExplainReads(t *testing.T) {
 		want       []string // names of claims
 		err        string
 	}{
-		"File": {reason: "We should read a file.", args: []string{"-f", "claims/a.yaml", "--classes", "classes"}, want: []string{"mine"}},
+		"File": {reason: "We should read a file.", args: []string{"-f", "claims/a.yaml", "--offline", "classes/kinds.yaml", "--offline", "classes/deep"}, want: []string{"mine"}},
 		"Folder": {
 			reason: "We should read what kubectl reads of a folder.",
-			args:   []string{"-f", "claims", "--classes", "classes"},
+			args:   []string{"-f", "claims", "--offline", "classes/kinds.yaml", "--offline", "classes/deep"},
 			want:   []string{"mine", "other", "third"},
 		},
 		"Recursive": {
 			reason: "We should read the folders in it, if told so.",
-			args:   []string{"-R", "-f", "claims", "--classes", "classes"},
+			args:   []string{"-R", "-f", "claims", "--offline", "classes"},
 			want:   []string{"mine", "other", "third", "deep"},
 		},
 		"List": {
 			reason: "We should read what kubectl get prints of several.",
-			args:   []string{"-f", "list.yaml", "--classes", "classes"},
+			args:   []string{"-f", "list.yaml", "--offline", "classes/kinds.yaml", "--offline", "classes/deep"},
 			want:   []string{"mine", "other"},
 		},
 		"Stdin": {
 			reason: "We should read standard input.",
 			in:     documents(goldClaim, other),
-			args:   []string{"-f", "-", "--classes", "classes"},
+			args:   []string{"-f", "-", "--offline", "classes/kinds.yaml", "--offline", "classes/deep"},
 			want:   []string{"mine", "other"},
 		},
 		"ClassesStdin": {
 			reason: "We should read classes from standard input.",
 			in:     registered,
-			args:   []string{"-f", "claims/a.yaml", "--classes", "-"},
+			args:   []string{"-f", "claims/a.yaml", "--offline", "-"},
 			want:   []string{"mine"},
 		},
 		"NoManifests": {
 			reason: "We should pass over what is no manifest in a folder of classes.",
-			args:   []string{"-f", "claims/a.yaml", "--classes", "chart"},
+			args:   []string{"-f", "claims/a.yaml", "--offline", "chart"},
 			want:   []string{"mine"},
 		},
 		"HalfAManifest": {
 			reason: "We should not pass over a part of a manifest.",
-			args:   []string{"-f", "claims", "--classes", "broken"},
+			args:   []string{"-f", "claims", "--offline", "broken"},
 			err:    "cannot read broken/half.yaml, document 2: it is no object of Kubernetes",
 		},
 		"Unreadable": {
 			reason: "We should not pass over what we cannot read.",
-			args:   []string{"-f", "claims", "--classes", "unreadable"},
+			args:   []string{"-f", "claims", "--offline", "unreadable"},
 			err:    "cannot read unreadable/class.yaml, document 1: ",
 		},
 		"NoKind": {
 			reason: "We should not pass over a manifest without its kind.",
-			args:   []string{"-f", "claims", "--classes", "kindless"},
+			args:   []string{"-f", "claims", "--offline", "kindless"},
 			err:    "cannot read kindless/class.yaml, document 2: it is no object of Kubernetes",
 		},
 		"NoManifestNamed": {
 			reason: "We should not pass over a file that is named.",
-			args:   []string{"-f", "claims", "--classes", "chart", "--classes", "chart/values.yaml"},
+			args:   []string{"-f", "claims", "--offline", "chart", "--offline", "chart/values.yaml"},
 			err:    "cannot read chart/values.yaml, document 1: it is no object of Kubernetes",
 		},
 		"Absent": {
 			reason: "We should name a file that is not there.",
-			args:   []string{"-f", "absent.yaml", "--classes", "classes"},
+			args:   []string{"-f", "absent.yaml", "--offline", "classes"},
 			err:    `cannot read "absent.yaml": `,
 		},
 		"EmptyFolder": {
 			reason: "We should say why we read nothing of a folder.",
-			args:   []string{"-f", "empty", "--classes", "classes"},
+			args:   []string{"-f", "empty", "--offline", "classes"},
 			err:    `cannot read "empty": the folder has no file that ends in .yaml, .yml or .json`,
 		},
 	} {
@@ -337,7 +335,7 @@ func TestExplainNamespace(t *testing.T) {
 
 func TestExplainYAMLIsTheJSON(t *testing.T) {
 	t.Chdir("testdata/typo")
-	args := []string{"-f", "claim.yaml", "--classes", "classes.yaml", "--classes", "../registered.yaml"}
+	args := []string{"-f", "claim.yaml", "--offline", "classes.yaml", "--offline", "../registered.yaml"}
 	asJSON, asYAML := run(t, "", append(args, "-o", "json")...), run(t, "", append(args, "-o", "yaml")...)
 	converted, err := yaml.YAMLToJSON([]byte(asYAML.stdout))
 	require.NoError(t, err)

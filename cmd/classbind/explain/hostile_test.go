@@ -81,7 +81,7 @@ func TestHostileFiles(t *testing.T) {
 		for _, claim := range claims {
 			in, err := json.Marshal(claim)
 			require.NoError(t, err)
-			r := run(t, strings.ReplaceAll(string(in), "\u009b", `\u009b`), append(args, "-f", "-", "--classes", file)...)
+			r := run(t, strings.ReplaceAll(string(in), "\u009b", `\u009b`), append(args, "-f", "-", "--offline", file)...)
 			for _, out := range []string{r.stdout, r.stderr} {
 				hidden := func(c rune) bool { return c != '\n' && !strconv.IsPrint(c) }
 				require.False(t, strings.ContainsFunc(out, hidden), "We should print nothing that a terminal obeys: %q", out)

@@ -300,7 +300,7 @@ func TestPresetsOfferWhatWorks(t *testing.T) {
 				}
 			}
 			t.Chdir(write(t, files))
-			got := run(t, "", "-f", "claims.yaml", "--classes", ".", "-o", "json")
+			got := run(t, "", "-f", "claims.yaml", "-R", "--offline", ".", "-o", "json")
 			report := Report{}
 			require.NoError(t, json.Unmarshal([]byte(got.stdout), &report), got.stderr)
 			var outcomes []string

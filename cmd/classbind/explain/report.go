@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,7 +45,10 @@ type Item struct {
 	// Class of a claim that is Bound, or Unbound; absent if it depends on more than explain knows.
 	Class *selector.ClassName `json:"class,omitempty"`
 	// Has is the class that the claim has already, absent if that is not known.
-	Has       *selector.ClassName `json:"has,omitempty"`
+	Has *selector.ClassName `json:"has,omitempty"`
+	// Today is the class that a claim of the cluster, which Has one, would get if it was created now; absent if it would get none, if its
+	// author named its class, or if it depends on more than explain knows. The Message is then why, and the Explanation that of today.
+	Today     *selector.ClassName `json:"today,omitempty"`
 	Reference any                 `json:"reference,omitempty"` // Reference is the class reference as it would be written into the claim.
 	// Warning is what the author of the claim gets at admission besides the message.
 	Warning string `json:"warning,omitempty"`
@@ -65,6 +69,7 @@ type Item struct {
 	InvalidExpressions []world.InvalidExpression `json:"invalidExpressions,omitempty"`
 	Notes              []string                  `json:"notes,omitempty"` // Notes say why the server may decide otherwise.
 
+	again   bool // again reports whether the claim has a class, and the rest is what it would get today.
 	several bool // several reports whether the claim has other ClaimKinds, too, each with its item.
 }
 
@@ -112,10 +117,14 @@ func (r *Report) exit() error {
 		}
 	}
 	switch {
+	case len(all) == 1 && len(undecided) > 0:
+		return errors.New("the claim is malformed or undecided")
 	case len(undecided) > 0:
-		return fmt.Errorf("%d of %d claims malformed or undecided", len(undecided), len(all))
+		return fmt.Errorf("%d of %d claims are malformed or undecided", len(undecided), len(all))
+	case len(all) == 1 && len(unmatched) > 0:
+		return exit.Finding(errors.New("the claim gets no class"))
 	case len(unmatched) > 0:
-		return &exit.Error{Status: exit.Unmatched, Err: fmt.Errorf("%d of %d claims without a class", len(unmatched), len(all))}
+		return exit.Finding(fmt.Errorf("%d of %d claims get no class", len(unmatched), len(all)))
 	}
 	return nil
 }

@@ -14,9 +14,9 @@ const (
 
 // Rule of "classbind check". Most have the name of the condition's reason by which the cluster says the same.
 type Rule struct {
-	Name     string
-	Severity Severity
-	Text     string // Text is what is wrong where it is broken.
+	Name     string   `json:"name"`
+	Severity Severity `json:"severity"`
+	Text     string   `json:"text"` // Text is what is wrong where it is broken.
 }
 
 // Names of rules for which the cluster has no reason.

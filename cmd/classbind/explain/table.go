@@ -9,6 +9,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/output"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
@@ -194,7 +195,7 @@ func (t itemTable) line(what, text string) {
 func (i *Item) Headline() string {
 	switch i.Outcome {
 	case Bound, Unbound:
-		class := fmt.Sprintf("one of %d classes", len(i.Explanation.Candidates))
+		class := "one of " + output.Count(len(i.Explanation.Candidates), "class")
 		if i.Class != nil {
 			class = i.Class.String()
 		}
@@ -205,6 +206,9 @@ func (i *Item) Headline() string {
 	case Unmatched:
 		return "no class"
 	case LeftAlone:
+		if i.again || i.Claim.Source == world.OfTheCluster && i.Has != nil {
+			return i.headlineOfClass()
+		}
 		return "left alone"
 	case Malformed:
 		if i.Reason != malformedClaim {

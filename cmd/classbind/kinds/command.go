@@ -23,7 +23,7 @@ import (
 
 // NewCommand returns the command kinds.
 func NewCommand() *cobra.Command {
-	example := false
+	example, format := false, output.Format("")
 	c := &cobra.Command{
 		Use:   "kinds [NAME...]",
 		Short: "List or print presets, which register the kinds of known projects",
@@ -33,7 +33,8 @@ read the classes. It is a folder of deploy/kinds, whose README says what is boun
 what is not, and why. The command needs no cluster.
 
 If several presets use the same classes, the ClassKind is in a separate preset. The
-column NEEDS and a note on standard error name it. Apply presets in any order. Delete
+column NEEDS and a note on standard error name it. With names, -o yaml is the default,
+and -o json prints a List that kubectl takes, too. Apply presets in any order. Delete
 a preset that others need after you have deleted all of these.
 
 With --examples, the command prints the example of each preset instead: classes, objects
@@ -59,32 +60,65 @@ exist, and some are defaults.`,
 			if example && len(names) == 0 {
 				return errors.New("--examples: name a preset, such as classbind kinds gateway-api --examples")
 			}
-			return run(c.OutOrStdout(), c.ErrOrStderr(), names, example)
+			if err := format.Validate(); err != nil {
+				return err
+			}
+			if len(names) > 0 && !c.Flags().Changed("output") {
+				format = "yaml"
+			}
+			return run(c.OutOrStdout(), c.ErrOrStderr(), names, example, format)
 		},
 	}
+	format.Add(c)
 	c.Flags().BoolVar(&example, "examples", false, "print the examples, such as classes and claims, instead of the registrations")
 	return c
 }
 
-func run(out, progress io.Writer, names []string, example bool) error {
+func run(out, progress io.Writer, names []string, example bool, format output.Format) error {
 	presets, err := readPresets()
 	if err != nil {
 		return err
 	}
-	text := []byte(list(presets))
-	if len(names) > 0 {
-		if presets, err = find(presets, names); err != nil {
-			return err
-		}
-		if text, err = manifestOf(presets, example); err != nil {
-			return err
-		}
-		_, _ = io.WriteString(progress, notes(presets))
+	if len(names) == 0 {
+		return format.Print(out, listOf(presets), func() string { return list(presets) })
 	}
-	if _, err := out.Write(text); err != nil {
-		return fmt.Errorf("cannot print: %w", err)
+	if presets, err = find(presets, names); err != nil {
+		return err
 	}
-	return nil
+	text, err := manifestOf(presets, example)
+	if err != nil {
+		return err
+	}
+	_, _ = io.WriteString(progress, notes(presets))
+	if format == "table" && !example {
+		return format.Print(out, nil, func() string { return list(presets) })
+	}
+	return format.PrintManifests(out, string(text))
+}
+
+// Version is the version of the list for programs. New fields keep it; any other change needs a new version.
+const Version = "kinds.classbind.io/v1beta1"
+
+// List is what "classbind kinds" prints with -o json or yaml.
+type List struct {
+	metav1.TypeMeta `json:",inline"`
+	Items           []Listed `json:"items"` // Items are sorted by name.
+}
+
+// Listed is a preset in a List.
+type Listed struct {
+	Name       string   `json:"name"`
+	Summary    string   `json:"summary"`
+	Needs      []string `json:"needs,omitempty"` // Needs are the presets that it is applied with.
+	ClaimKinds []string `json:"claimKinds,omitempty"`
+}
+
+func listOf(presets []preset) List {
+	all := List{TypeMeta: metav1.TypeMeta{APIVersion: Version, Kind: "List"}}
+	for _, p := range presets {
+		all.Items = append(all.Items, Listed{p.name, p.summary, p.needs, p.claimKinds})
+	}
+	return all
 }
 
 func list(presets []preset) string {

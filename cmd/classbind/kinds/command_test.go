@@ -290,7 +290,7 @@ func registers(t *testing.T, p preset) {
 	if len(claimKinds) == 0 { // explain asks for one. Another preset has those of this.
 		return
 	}
-	_, _, err = execute(t, explain.NewCommand(), "--filename=testdata/unregistered.yaml", "--classes="+filepath.Join(folder, p.name))
+	_, _, err = execute(t, explain.NewCommand(), "--filename=testdata/unregistered.yaml", "--offline="+filepath.Join(folder, p.name))
 	require.NoError(t, err, "The API server should take the registrations.")
 }
 

@@ -26,17 +26,19 @@ var formats = []string{"table", "json", "yaml"}
 // Format in which a report is printed.
 type Format string
 
-// Add the flag to a command.
-func (f *Format) Add(c *cobra.Command) {
-	c.Flags().StringVarP((*string)(f), "output", "o", formats[0], "`format`: table for people, json or yaml for programs")
+// Add the flag to a command, with more formats than those of all commands.
+func (f *Format) Add(c *cobra.Command, more ...string) {
+	all := slices.Concat(formats, more)
+	c.Flags().StringVarP((*string)(f), "output", "o", formats[0], "`format`: table for people, json or yaml for programs"+
+		strings.Join(append([]string{""}, more...), ", "))
 	// It fails only for an unknown flag.
-	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// Validate the flag.
-func (f Format) Validate() error {
-	if !slices.Contains(formats, string(f)) {
-		return fmt.Errorf("--output=%q: must be table, json or yaml", string(f))
+// Validate the flag of a command with more formats.
+func (f Format) Validate(more ...string) error {
+	if all := slices.Concat(formats, more); !slices.Contains(all, string(f)) {
+		return fmt.Errorf("--output=%q: must be %s or %s", string(f), strings.Join(all[:len(all)-1], ", "), all[len(all)-1])
 	}
 	return nil
 }

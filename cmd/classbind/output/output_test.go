@@ -30,3 +30,20 @@ func TestHostile(t *testing.T) {
 		}
 	}
 }
+
+func TestCount(t *testing.T) {
+	for want, n := range map[string]int{"0 claims": 0, "1 claim": 1, "2 claims": 2} {
+		assert.Equal(t, want, Count(n, "claim"))
+	}
+	assert.Equal(t, "2 classes", Count(2, "class"))
+}
+
+func TestPrintManifests(t *testing.T) {
+	const text = "# A comment.\n---\nkind: A\n---\n# Another.\nkind: B\n"
+	var b strings.Builder
+	require.NoError(t, Format("yaml").PrintManifests(&b, text))
+	assert.Equal(t, text, b.String(), "We should keep comments.")
+	b.Reset()
+	require.NoError(t, Format("json").PrintManifests(&b, text))
+	assert.JSONEq(t, `{"apiVersion": "v1", "kind": "List", "items": [{"kind": "A"}, {"kind": "B"}]}`, b.String(), "We should print what kubectl takes.")
+}

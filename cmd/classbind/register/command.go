@@ -20,7 +20,9 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/connect"
+	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/kinds"
+	"github.com/classbind/classbind/cmd/classbind/output"
 	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector/near"
@@ -32,7 +34,8 @@ import (
 const maxClassKinds = 64
 
 type options struct {
-	files                   []string
+	recursive               bool
+	output                  output.Format
 	path, label, annotation string
 	cluster                 connect.Flags
 }
@@ -64,27 +67,30 @@ need no CRD. Read the output before you apply it. The command changes nothing.
 
 A field counts if it is called as the Kind of the class, or as its last words, or if its
 schema names the Kind. If that is a guess, a comment says so. If no field counts, or no
-form of reference can write it, the command names what stands in the way, and its exit
-status is 1. Name the field with --path. A schema does not list labels or annotations:
-name them with --label or --annotation.
+form of reference can write it, the command names what stands in the way. Name the field
+with --path. A schema does not list labels or annotations: name them with --label or
+--annotation.
+
+The exit status is 0 if the registrations are printed. It is 1 if the claims cannot be
+registered like this, or are already. It is 2 if the command fails.
 
 A ClassKind that is registered already, in the cluster or in the files, is left out. The
 ClaimKind gets another name if its own is taken.`,
-		Example: `  # Bind Certificates to ClusterIssuers only:
-  classbind register certificates.cert-manager.io ClusterIssuer > kinds.yaml
+		Example: `  # From the schemas of the cluster:
+  classbind register PersistentVolumeClaim StorageClass > kinds.yaml
 
   # Without a cluster, from the CRDs in a folder:
-  classbind register Backup BackupStorageLocation -f velero/crds
+  classbind register PostgreSQLInstance RDSInstanceClass --offline deploy/samples/crossplane/crds
 
   # Name the field, the label or the annotation yourself:
   classbind register PersistentVolumeClaim StorageClass --path .spec.storageClassName
-  classbind register jobs.batch LocalQueue --label kueue.x-k8s.io/queue-name`,
+  classbind register jobs.batch PriorityClass --label example.org/class`,
 		RunE: o.run,
 	}
-	c.Flags().StringArrayVarP(&o.files, "filename", "f", nil,
-		"`file` of CRDs and registrations, or folder with all folders in it; - is standard input; may be repeated. "+
-			"The command then needs no cluster")
-	connect.CompleteFiles(c, "filename")
+	o.cluster.AddOffline(c, "CRDs and registrations")
+	_ = c.MarkFlagFilename("offline", world.Extensions...) // It fails only for an unknown flag.
+	world.AddRecursive(c, &o.recursive)
+	o.output.AddManifests(c)
 	c.Flags().StringVar(&o.path, "path", "", "`field` that has the reference, such as .spec.classRef")
 	c.Flags().StringVar(&o.label, "label", "", "`key` of the label that has the name of the class")
 	c.Flags().StringVar(&o.annotation, "annotation", "", "`key` of the annotation that has the name of the class")
@@ -98,7 +104,7 @@ func (o *options) run(c *cobra.Command, args []string) error {
 		return errors.New("name one kind of claims, and then its kinds of classes, such as classbind register Gateway GatewayClass")
 	}
 	named, err := o.named()
-	if err != nil {
+	if err := errors.Join(err, connect.Kinds(args), connect.Validate(c.Flags()), o.output.ValidateManifests()); err != nil {
 		return err
 	}
 	w, err := o.catalog(c)
@@ -123,25 +129,22 @@ func (o *options) run(c *cobra.Command, args []string) error {
 	}
 	places, err := s.places(named)
 	if err != nil {
-		return err
+		return exit.Finding(err)
 	}
 	k := &v1beta1.ClaimKind{}
 	k.Name, k.Spec.Reference = s.of.name, places[0].reference()
 	if err = cluster.CheckBindable(k); err != nil {
-		return fmt.Errorf("%s cannot be registered with its reference at %s: %w", s.of.name, places[0], err)
+		return exit.Finding(fmt.Errorf("%s cannot be registered with its reference at %s: %w", s.of.name, places[0], err))
 	}
 	name, err := w.nameFor(s.of.name, places[0].Place)
 	if err != nil {
-		return err
+		return exit.Finding(err)
 	}
 	text, err := s.manifest(name, places, w.classKinds)
-	if err == nil {
-		_, err = c.OutOrStdout().Write([]byte(text))
-	}
 	if err != nil {
 		return fmt.Errorf("cannot print: %w", err)
 	}
-	return nil
+	return o.output.PrintManifests(c.OutOrStdout(), text)
 }
 
 type kind struct {
@@ -163,10 +166,10 @@ type catalog struct {
 }
 
 func (o *options) catalog(command *cobra.Command) (catalog, error) {
-	if len(o.files) > 0 {
+	if len(o.cluster.Offline) > 0 {
 		return o.filesCatalog(command)
 	}
-	config, err := o.cluster.Config(command.ErrOrStderr(), ", or files of CRDs with --filename")
+	config, err := o.cluster.Config(command.ErrOrStderr(), ", or files of CRDs with --offline")
 	if err != nil {
 		return catalog{}, err
 	}
@@ -214,11 +217,11 @@ func (o *options) catalog(command *cobra.Command) (catalog, error) {
 }
 
 func (o *options) filesCatalog(c *cobra.Command) (catalog, error) {
-	read, err := world.ReadKinds(c.Context(), c.InOrStdin(), c.ErrOrStderr(), o.files)
+	read, err := world.ReadKinds(c.Context(), world.Files{In: c.InOrStdin(), Progress: c.ErrOrStderr(), Recursive: o.recursive}, o.cluster.Offline)
 	if err != nil {
 		return catalog{}, err
 	}
-	w := catalog{absent: "name the file of its CRD with --filename", claimKinds: read.ClaimKinds, classKinds: read.ClassKinds}
+	w := catalog{absent: "name the file of its CRD with --offline", claimKinds: read.ClaimKinds, classKinds: read.ClassKinds}
 	for _, crd := range read.CRDs {
 		w.kinds = append(w.kinds, kind{crd.Resource, crd.Name})
 	}

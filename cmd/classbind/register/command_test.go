@@ -109,7 +109,7 @@ func TestRegister(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := strings.Fields(tc.args)
-			out, err := execute(t, append(args, "-f", shapes)...)
+			out, err := execute(t, append(args, "--offline", shapes)...)
 			require.NoError(t, err)
 			assert.Equal(t, tc.guesses, strings.Contains(out, "# A guess"), "%s\n%s", tc.reason, out)
 			for _, want := range tc.want {
@@ -133,7 +133,7 @@ func explained(t *testing.T, printed string, k v1beta1.ClaimKind) {
 	t.Helper()
 	folder := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "kinds.yaml"), []byte(printed), 0o600))
-	read, err := world.ReadKinds(t.Context(), nil, nil, []string{shapes})
+	read, err := world.ReadKinds(t.Context(), world.Files{}, []string{shapes})
 	require.NoError(t, err)
 	claim := map[string]any{"metadata": map[string]any{"name": "claim"}, "spec": map[string]any{}}
 	if k.Spec.Reference.WhenAbsent == v1beta1.LeaveAbsentAlone {
@@ -149,7 +149,7 @@ func explained(t *testing.T, printed string, k v1beta1.ClaimKind) {
 	file := filepath.Join(t.TempDir(), "claim.json")
 	require.NoError(t, os.WriteFile(file, text, 0o600))
 	c, out := explain.NewCommand(), &strings.Builder{}
-	c.SetArgs([]string{"-f", file, "--classes", folder, "--classes", shapes, "-o", "json"})
+	c.SetArgs([]string{"-f", file, "--offline", folder, "--offline", shapes, "-o", "json"})
 	c.SetOut(out)
 	c.SetErr(out)
 	c.SilenceErrors, c.SilenceUsage = true, true
@@ -178,7 +178,7 @@ func TestRefuses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, err := execute(t, append(strings.Fields(tc.args), "-f", shapes)...)
+			out, err := execute(t, append(strings.Fields(tc.args), "--offline", shapes)...)
 			require.ErrorContains(t, err, tc.want, tc.reason)
 			assert.Empty(t, out, "We should print nothing that could be applied.")
 		})

@@ -90,11 +90,11 @@ func filesOf(t *testing.T, kinds []string) (flags []string) {
 		if slices.ContainsFunc(kinds, func(kind string) bool {
 			return regexp.MustCompile(`(?m)(kind|name): ` + regexp.QuoteMeta(kind) + `([,}]|$)`).Match(text)
 		}) {
-			flags = append(flags, "-f", file)
+			flags = append(flags, "--offline", file)
 		}
 	}
 	if flags == nil { // Both are Kubernetes' own.
-		flags = []string{"-f", filepath.Join(schemas, "jobset.yaml")}
+		flags = []string{"--offline", filepath.Join(schemas, "jobset.yaml")}
 	}
 	return flags
 }

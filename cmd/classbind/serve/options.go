@@ -68,8 +68,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	if b, err := os.ReadFile(podNamespaceFile); err == nil {
 		own = cmp.Or(strings.TrimSpace(string(b)), own)
 	}
-	fs.StringVar(&o.namespace, "namespace", own, "`namespace` of classbind itself, for its Secret and its Leases")
-	fs.StringVar(&o.service, "webhook-service", "classbind", "`name` of the Service in front of the webhook server, in --namespace")
+	fs.StringVar(&o.namespace, "classbind-namespace", own, "`namespace` of classbind itself, for its Secret and its Leases")
+	fs.StringVar(&o.service, "webhook-service", "classbind", "`name` of the Service in front of the webhook server, in --classbind-namespace")
 	fs.StringVar(&o.webhookURL, "webhook-url", "",
 		"`URL` at which the API server reaches a webhook server outside the cluster, such as https://localhost:9443, "+
 			"instead of --webhook-service")
@@ -122,7 +122,7 @@ func (o *options) validate() error {
 		}
 	}
 	invalid := validation.IsDNS1123Label(o.namespace)
-	check(len(invalid) == 0, "namespace", o.namespace, strings.Join(invalid, "; "))
+	check(len(invalid) == 0, "classbind-namespace", o.namespace, strings.Join(invalid, "; "))
 	invalid = validation.IsDNS1035Label(o.service)
 	check(len(invalid) == 0, "webhook-service", o.service, strings.Join(invalid, "; "))
 	if _, err := o.webhookHost(); err != nil {

@@ -30,7 +30,7 @@ func TestValidateRefuses(t *testing.T) {
 		arg    string
 		want   string
 	}{
-		"Namespace": {reason: "We should refuse what cannot be a namespace.", arg: "--namespace=Class_Bind", want: "lower case"},
+		"Namespace": {reason: "We should refuse what cannot be a namespace.", arg: "--classbind-namespace=Class_Bind", want: "lower case"},
 		"Service":   {reason: "We should refuse what cannot be a Service.", arg: "--webhook-service=class.bind", want: "lower case"},
 		"HTTP": {
 			reason: "We should refuse a URL that the API server does not call.",
@@ -121,7 +121,7 @@ func TestValidateRefuses(t *testing.T) {
 }
 
 func TestValidateSaysEverythingAtOnce(t *testing.T) {
-	err := parse(t, "--namespace=A", "--webhook-service=B", "--webhook-url=http://c", "--in-flight-window=1ms",
+	err := parse(t, "--classbind-namespace=A", "--webhook-service=B", "--webhook-url=http://c", "--in-flight-window=1ms",
 		"--late-binding-rate=-1", "--certs=j", "--certificate-duration=1s", "--ca-duration=1s", "--client-ca-file=k",
 		"--shutdown-delay-duration=-1s", "--log-level=h", "--log-format=i").validate()
 	require.Error(t, err)
@@ -131,7 +131,7 @@ func TestValidateSaysEverythingAtOnce(t *testing.T) {
 		flags = append(flags, flag)
 	}
 	assert.Equal(t, []string{
-		"--namespace", "--webhook-service", "--webhook-url", "--in-flight-window", "--late-binding-rate",
+		"--classbind-namespace", "--webhook-service", "--webhook-url", "--in-flight-window", "--late-binding-rate",
 		"--certs", "--certificate-duration", "--ca-duration", "--client-ca-file", "--shutdown-delay-duration", "--log-level", "--log-format",
 	}, flags, "We should name every wrong flag at once, so that nobody has to try a dozen times.")
 }
@@ -159,7 +159,7 @@ func TestValidateAccepts(t *testing.T) {
 }
 
 func TestCertificates(t *testing.T) {
-	o := parse(t, "--namespace=ns", "--webhook-service=svc", "--certificate-duration=1h", "--ca-duration=3h", "--cert-dir="+t.TempDir())
+	o := parse(t, "--classbind-namespace=ns", "--webhook-service=svc", "--certificate-duration=1h", "--ca-duration=3h", "--cert-dir="+t.TempDir())
 	assert.Equal(t, "classbind-ca", o.caSecret(), "We should watch the Secret in which we keep the CA.")
 	source, err := o.certificates(&rest.Config{})
 	require.NoError(t, err)
@@ -177,7 +177,7 @@ func TestCertificates(t *testing.T) {
 }
 
 func TestCertificateNames(t *testing.T) {
-	assert.Equal(t, []string{"svc.ns.svc", "svc.ns.svc.cluster.local"}, parse(t, "--namespace=ns", "--webhook-service=svc").certificateNames(),
+	assert.Equal(t, []string{"svc.ns.svc", "svc.ns.svc.cluster.local"}, parse(t, "--classbind-namespace=ns", "--webhook-service=svc").certificateNames(),
 		"We should have a certificate for the name by which the API server calls a Service, and for its full name.")
 	assert.Equal(t, []string{"localhost"}, parse(t, "--webhook-url=https://localhost:9443/").certificateNames(),
 		"We should have a certificate for the host of the URL alone.")

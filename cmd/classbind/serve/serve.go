@@ -35,6 +35,7 @@ import (
 	"github.com/classbind/classbind/certs"
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/controller/access"
+	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
@@ -131,7 +132,7 @@ func serve(ctx context.Context, o *options, own Build) error {
 		return stopped("cannot connect to the cluster", err)
 	}
 	if _, err := mgr.GetRESTMapper().RESTMapping(v1beta1.GroupVersion.WithKind("ClaimKind").GroupKind()); meta.IsNoMatchError(err) {
-		return fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy: %w", err)
+		return fmt.Errorf("the cluster does not know ClaimKinds: %w; install classbind: %s", err, lookup.InstallPage)
 	}
 	gate.Bundles = func(ctx context.Context) ([][]byte, time.Time, error) {
 		return webhookconfig.Bundles(ctx, mgr.GetClient())

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/cmd/classbind/world"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
@@ -15,18 +16,6 @@ import (
 )
 
 type className struct{ kind, namespace, name string }
-
-func parseClassName(arg string) (className, error) {
-	parts := strings.Split(arg, "/")
-	if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
-		return className{}, fmt.Errorf("%q: must be KIND/NAME, or KIND/NAMESPACE/NAME for a namespaced class", arg)
-	}
-	c := className{kind: parts[0], name: parts[len(parts)-1]}
-	if len(parts) == 3 {
-		c.namespace = parts[1]
-	}
-	return c, nil
-}
 
 func (c className) String() string { return c.kind + "/" + klog.KRef(c.namespace, c.name).String() }
 
@@ -66,8 +55,8 @@ func (r *registry) findClaimKinds(flag string, texts []string) ([]string, error)
 }
 
 // findClassKind finds the kind of a class that is to become the default of the claim kinds.
-func (r *registry) findClassKind(c className, claimKinds []string) (*world.ClassKind, error) {
-	found, known := lookup.Find(c.kind, r.classKinds, (*world.ClassKind).String,
+func (r *registry) findClassKind(c connect.Name, claimKinds []string) (*world.ClassKind, error) {
+	found, known := lookup.Find(c.Kind, r.classKinds, (*world.ClassKind).String,
 		func(k *world.ClassKind) (string, lookup.Resource) { return k.Name, k.Found.Resource })
 	serving := slices.DeleteFunc(slices.Clone(found), func(k *world.ClassKind) bool { return len(unserved(k, claimKinds)) > 0 })
 	switch {
@@ -75,7 +64,7 @@ func (r *registry) findClassKind(c className, claimKinds []string) (*world.Class
 		return nil, fmt.Errorf("%q: no class kind is registered: create a ClassKind", c)
 	case len(found) == 0:
 		return nil, fmt.Errorf("%q: no such class kind is registered: KIND must be one of %s, or create its ClassKind%s",
-			c, list(r.classKinds), near.Meant(c.kind, known))
+			c, list(r.classKinds), near.Meant(c.Kind, known))
 	case len(serving) == 0 && len(found) == 1:
 		return nil, fmt.Errorf("%q: %s does not serve %s: add it to spec.claimKinds of the ClassKind, or choose a class of another kind",
 			c, list(found), strings.Join(unserved(found[0], claimKinds), ", "))
@@ -83,18 +72,12 @@ func (r *registry) findClassKind(c className, claimKinds []string) (*world.Class
 		return nil, fmt.Errorf("%q: none of %s serves %s: add it to spec.claimKinds of a ClassKind, or choose a class of another kind",
 			c, list(found), strings.Join(claimKinds, " and "))
 	case len(serving) > 1:
-		return nil, fmt.Errorf("%q: may be of any of %s: name one in the place of %q", c, list(serving), c.kind)
+		return nil, fmt.Errorf("%q: may be of any of %s: name one in the place of %q", c, list(serving), c.Kind)
 	}
-	k := serving[0]
-	switch {
-	case k.Err != nil:
-		return nil, fmt.Errorf("%q: cannot find its kind: %w", c, k.Err)
-	case k.Namespaced && c.namespace == "":
-		return nil, fmt.Errorf("%q: classes of %s are namespaced: name it %s/NAMESPACE/%s", c, k.Name, c.kind, c.name)
-	case !k.Namespaced && c.namespace != "":
-		return nil, fmt.Errorf("%q: classes of %s have no namespace: name it %s/%s", c, k.Name, c.kind, c.name)
+	if err := serving[0].Err; err != nil {
+		return nil, fmt.Errorf("%q: cannot find its kind: %w", c, err)
 	}
-	return k, nil
+	return serving[0], nil
 }
 
 // related returns the class kinds whose defaults matter when the default of the claim

@@ -3,6 +3,7 @@
 package setdefault
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,8 +11,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
+	"github.com/classbind/classbind/cmd/classbind/output"
 )
 
 type options struct {
@@ -19,14 +22,15 @@ type options struct {
 	claimKinds []string
 	without    []string
 	timeout    time.Duration
-	dryRun     bool
+	dryRun     connect.DryRun
+	output     output.Format
 }
 
 // NewCommand returns the command set-default.
 func NewCommand() *cobra.Command {
 	o := &options{}
 	c := &cobra.Command{
-		Use:   "set-default KIND/NAME [--for CLAIMKIND]",
+		Use:   "set-default (KIND/NAME | KIND NAME) [--for CLAIMKIND]",
 		Short: "Move the default of a claim kind to a class",
 		Long: `Move the default of a claim kind to a class.
 
@@ -45,16 +49,19 @@ does not show these defaults, so the command does not wait for them.
 If spec.default of a ClassKind is an expression, there is no mark to move:
 change the field that the expression reads.
 
-The class is KIND/NAME, or KIND/NAMESPACE/NAME for a namespaced one. KIND is
-the name of its ClassKind, PLURAL.GROUP, or any name that kubectl takes: the kind,
-the plural, the singular or a short name. --for takes the same of a claim kind.
-Omit it if the class's kind serves only one claim kind.
+KIND is the name of the class's ClassKind, PLURAL.GROUP, or any name that kubectl
+takes: the kind, the plural, the singular or a short name. --for takes the same of a
+claim kind. Omit it if the class's kind serves only one claim kind. --namespace is that
+of a namespaced class.
+
+--dry-run=client checks what it can without a write. --dry-run=server also has the API
+server try each write, so that it can refuse.
 
 If the command is killed between the two writes, there is no default. Run it again:
 it continues from there.
 
-The exit status is 3 if someone else changed the default before classbind had
-seen it, and 1 for any other error.
+The exit status is 0 if the class is the default. It is 1 if someone else changed the
+default before classbind had seen it. It is 2 if the command fails.
 
 A mark applies to every claim kind that the class's kind serves. If the move
 would change the default of a claim kind that you did not name, the command refuses.
@@ -62,20 +69,11 @@ The error has the command that names all of them.`,
 		Example: `  # Claims of PostgreSQLInstance without a selector get another class:
   classbind set-default CloudSQLInstanceClass/gitlab-experimental --for postgresqlinstances.database.crossplane.io
 
-  # A namespaced class, for two claim kinds; print what would change, and change nothing:
-  classbind set-default bucketclasses.example.org/team-a/standard --for buckets,archives --dry-run`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fmt.Errorf("name one class, as in: classbind set-default KIND/NAME --for CLAIMKIND; there are %d arguments: %q",
-					len(args), args)
-			}
-			return nil
-		}, RunE: func(c *cobra.Command, args []string) error {
-			name, err := parseClassName(args[0])
-			if c.Flags().Changed("for") && len(o.claimKinds) == 0 { // As by a variable that is not set.
-				err = errors.Join(err, errors.New("--for: name the claim kind whose default the class is to be, or leave the flag out"))
-			}
-			if err := errors.Join(err, o.validate()); err != nil {
+  # Another class, for two claim kinds; print what would change, and change nothing:
+  classbind set-default RDSInstanceClass gitlab-production --for postgresqlinstances,mysqlinstances --dry-run=server`,
+		RunE: func(c *cobra.Command, args []string) error {
+			name, err := o.validate(args, c.Flags())
+			if err != nil {
 				return err
 			}
 			config, err := o.cluster.Config(c.ErrOrStderr(), "")
@@ -87,7 +85,9 @@ The error has the command that names all of them.`,
 				return err
 			}
 			m := &mover{cluster: cluster, options: o, name: name, out: c.OutOrStdout(), progress: c.ErrOrStderr()}
-			return m.run(c.Context())
+			m.namespace = cmp.Or(o.cluster.Namespace, o.cluster.OfContext)
+			err = m.run(c.Context())
+			return errors.Join(err, m.end())
 		},
 	}
 	fs := c.Flags()
@@ -99,14 +99,23 @@ The error has the command that names all of them.`,
 	fs.DurationVar(&o.timeout, "timeout", 2*time.Minute,
 		"`time` for the whole command. Another default that may yet be stored can block it for the server's --in-flight-window, "+
 			"1m by default")
-	fs.BoolVar(&o.dryRun, "dry-run", false, "check, print what would change, and change nothing")
+	o.dryRun.Add(c, "what would change")
+	o.output.Add(c)
 	o.cluster.Add(c)
+	o.cluster.AddNamespace(c, "`namespace` of a namespaced class; without it the kubeconfig's")
 	return c
 }
 
-// validate returns all errors in the flags at once, flag by flag.
-func (o *options) validate() error {
-	var errs []error
+// validate returns all errors in the flags and arguments at once, or else the class that is named.
+func (o *options) validate(args []string, fs *pflag.FlagSet) (class connect.Name, err error) {
+	names, err := connect.Names(args)
+	errs := []error{err}
+	if err == nil && len(names) != 1 {
+		errs = append(errs, fmt.Errorf("name one class, as in: classbind set-default KIND/NAME --for CLAIMKIND; there are %d: %q", len(names), args))
+	}
+	if fs.Changed("for") && len(o.claimKinds) == 0 { // As by a variable that is not set.
+		errs = append(errs, errors.New("--for: name the claim kind whose default the class is to be, or leave the flag out"))
+	}
 	for _, f := range []struct {
 		flag   string
 		values []string
@@ -118,5 +127,8 @@ func (o *options) validate() error {
 	if o.timeout <= 0 {
 		errs = append(errs, fmt.Errorf("--timeout=%q: must be more than 0", o.timeout))
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(append(errs, o.output.Validate(), connect.Validate(fs))...); err != nil {
+		return class, err
+	}
+	return names[0], nil
 }

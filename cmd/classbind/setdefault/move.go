@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/selector/near"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -27,9 +28,11 @@ const (
 type mover struct {
 	*cluster
 	options       *options
-	name          className
+	name          connect.Name
+	namespace     string // namespace of the class, if its kind has any.
 	out, progress io.Writer
 	reported      time.Time
+	results       []Result
 
 	planned bool
 	// started is the plan at the first write; nil before any write.
@@ -68,7 +71,7 @@ func (m *mover) move(ctx context.Context) (p *plan, err error) {
 		case (apierrors.IsConflict(err) || m.started != nil && unanswered(err)) && retries < maxRetries:
 			retries++
 			return "trying again"
-		case inFlight(err) && !m.options.dryRun:
+		case inFlight(err) && m.options.dryRun == connect.NoDryRun:
 			return "waiting"
 		}
 		return ""
@@ -107,25 +110,27 @@ func (m *mover) attempt(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	if m.uncertain != nil && !contains(p.unmark, m.uncertain) {
-		m.printResult(unmarkedLine(m.uncertain))
+		m.printResult(unmarked(m.uncertain))
 	}
 	m.uncertain = nil
 	switch {
 	case p.done() && m.started != nil: // The answer to the last write did not arrive.
-		m.printResult(m.started.lines()...)
+		m.printResult(m.started.results()...)
 		return p, nil
 	case p.done():
-		m.printResult(fmt.Sprintf("%s: the default for %s already", p.target, listFunc(p.seats, seatText)))
+		m.printResult(Result{p.target.String(), AlreadyDefault, fmt.Sprintf("the default for %s already", listFunc(p.seats, seatText))})
 		return p, nil
 	}
-	if err := m.check(ctx, p); err != nil {
-		return nil, err
-	}
-	if m.options.dryRun {
-		for _, d := range p.unmark {
-			m.printResult(unmarkedLine(d))
+	if m.options.dryRun != connect.ClientDryRun {
+		if err := m.check(ctx, p); err != nil {
+			return nil, err
 		}
-		m.printResult(p.lines()...)
+	}
+	if m.options.dryRun != connect.NoDryRun {
+		for _, d := range p.unmark {
+			m.printResult(unmarked(d))
+		}
+		m.printResult(p.results()...)
 		return p, nil
 	}
 	if m.started == nil {
@@ -142,7 +147,7 @@ func (m *mover) attempt(ctx context.Context) (*plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.printResult(unmarkedLine(d))
+		m.printResult(unmarked(d))
 	}
 	if p.mark {
 		// A dry run first: if anything but the guard refuses the mark, it should do so here. Once the guard has admitted the target, it
@@ -153,7 +158,7 @@ func (m *mover) attempt(ctx context.Context) (*plan, error) {
 			}
 		}
 	}
-	m.printResult(m.started.lines()...)
+	m.printResult(m.started.results()...)
 	return p, nil
 }
 
@@ -181,14 +186,18 @@ func (m *mover) plan(ctx context.Context) (*plan, error) {
 				kind, cmp.Or(strings.Join(claimKinds, ", "), "none"))
 		}
 	}
-	target, err := m.class(ctx, kind.ClassKind, m.name.namespace, m.name.name)
+	name := className{m.name.Kind, m.namespace, m.name.Name}
+	if !kind.Namespaced { // As for kubectl, it does not matter.
+		name.namespace = ""
+	}
+	target, err := m.class(ctx, kind.ClassKind, name.namespace, name.name)
 	if apierrors.IsNotFound(err) {
-		names := m.Names(ctx, kind.GroupVersionKind, m.name.namespace)
+		names := m.Names(ctx, kind.GroupVersionKind, name.namespace)
 		return nil, fmt.Errorf("there is no class %s: create it, without the mark of a default, or name another%s: %w",
-			m.name, near.Meant(m.name.name, names), err)
+			name, near.Meant(name.name, names), err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot get the class %s: %w", m.name, err)
+		return nil, fmt.Errorf("cannot get the class %s: %w", name, err)
 	}
 	defaults, err := m.defaults(ctx, r.related(kind.ClaimKinds))
 	if err != nil {
@@ -254,7 +263,7 @@ func (m *mover) putBack(ctx context.Context, failure error) error {
 	now, err := m.class(ctx, target.Kind, target.Namespace, target.Name)
 	if err == nil && now.Default && sameObject(now, target) {
 		m.reportf("%v; but it was stored", failure)
-		m.printResult(m.started.lines()...)
+		m.printResult(m.started.results()...)
 		return nil
 	}
 	var outcome []string
@@ -294,7 +303,7 @@ func (m *mover) putBackOne(ctx context.Context, c *storedClass) (text string, er
 				return err
 			}
 		}
-		m.printResult(fmt.Sprintf("%s: the default for %s again", c, strings.Join(c.claimKinds(), ", ")))
+		m.printResult(Result{c.String(), DefaultAgain, fmt.Sprintf("the default for %s again", strings.Join(c.claimKinds(), ", "))})
 		text = fmt.Sprintf("%s is the default again", c)
 		return nil
 	}, func(err error) string {
@@ -324,31 +333,5 @@ func (m *mover) reportf(format string, args ...any) {
 func (m *mover) waiting(format string, args ...any) {
 	if time.Since(m.reported) >= progressInterval {
 		m.reportf(format, args...)
-	}
-}
-
-func unmarkedLine(c *storedClass) string {
-	return fmt.Sprintf("%s: no longer the default for %s", c, strings.Join(c.claimKinds(), ", "))
-}
-
-// lines returns the results of the plan, except for the classes that lose their mark.
-func (p *plan) lines() []string {
-	target := fmt.Sprintf("%s: the default for %s", p.target, listFunc(p.seats, seatText))
-	if len(p.gain) > 0 {
-		target += fmt.Sprintf(", and for %s, which had none", strings.Join(p.gain, ", "))
-	}
-	lines := []string{target}
-	for _, seat := range p.lose {
-		lines = append(lines, seatText(seat)+": no longer has a default")
-	}
-	return lines
-}
-
-func (m *mover) printResult(lines ...string) {
-	for _, line := range lines {
-		if m.options.dryRun {
-			line += " (dry run)"
-		}
-		_, _ = fmt.Fprintln(m.out, truncate.Printable(line))
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/world"
 	lookup "github.com/classbind/classbind/controller/cluster"
@@ -214,8 +215,8 @@ func newFakeMover(classes *dynamicfake.FakeDynamicClient, registrations fakeRegi
 	out = &strings.Builder{}
 	return &mover{
 		cluster: &cluster{Cluster: &world.Cluster{API: registrations, Kinds: fakeResources{}}, classes: classes},
-		options: &options{claimKinds: []string{"claims.test"}, timeout: 2 * time.Minute},
-		name:    className{kind: "A", name: "new"}, out: out, progress: io.Discard,
+		options: &options{claimKinds: []string{"claims.test"}, timeout: 2 * time.Minute, dryRun: connect.NoDryRun, output: "table"},
+		name:    connect.Name{Kind: "A", Name: "new"}, out: out, progress: io.Discard,
 	}, out
 }
 
@@ -272,9 +273,7 @@ func TestOvertaken(t *testing.T) {
 				time.AfterFunc(time.Second, func() { assert.NoError(t, tc.change(fake.Tracker())) })
 				err := m.run(t.Context())
 				require.ErrorContains(t, err, tc.want, tc.reason)
-				var status *exit.Error
-				require.ErrorAs(t, err, &status)
-				assert.Equal(t, 3, status.Status, "We should have a status of our own for it.")
+				assert.Equal(t, exit.Found, exit.Status(err), "We should say that this is no failure.")
 				assert.LessOrEqual(t, time.Since(begin), time.Second+2*confirmInterval, "We should not wait for what will not come.")
 			})
 		})

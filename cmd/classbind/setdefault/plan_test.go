@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/cmd/classbind/world"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
@@ -576,7 +577,7 @@ func TestFindClassKind(t *testing.T) {
 		},
 		"Misspelt":       {reason: "We should say which name was meant.", class: "BigClas/gold", err: "or create its ClassKind: did you mean BigClass?"},
 		"Name":           {reason: "We should take the name of the ClassKind.", class: "classes.a.test/gold", want: "classes.a.test"},
-		"NamespacedKind": {reason: "We should take a namespaced class.", class: "LocalClass/team/gold", want: "localclasses.a.test"},
+		"NamespacedKind": {reason: "We should take a namespaced class.", class: "LocalClass/gold", want: "localclasses.a.test"},
 		"OneServes":      {reason: "We should take the only one of that kind that serves the claim kind.", class: "Class/gold", want: "classes.a.test"},
 		"Unknown": {
 			reason: "We should name the registered class kinds.",
@@ -613,16 +614,6 @@ func TestFindClassKind(t *testing.T) {
 			of:     []string{"caches.a.test", "databases.a.test"},
 			err:    `none of classes.a.test, classes.b.test, classes.c.test serves caches.a.test and databases.a.test`,
 		},
-		"WithoutNamespace": {
-			reason: "We should ask for the namespace of a namespaced class.",
-			class:  "LocalClass/gold",
-			err:    `"LocalClass/gold": classes of localclasses.a.test are namespaced: name it LocalClass/NAMESPACE/gold`,
-		},
-		"NeedlessNamespace": {
-			reason: "We should refuse the namespace of a class that has none.",
-			class:  "BigClass/team/gold",
-			err:    `"BigClass/team/gold": classes of bigclasses.a.test have no namespace: name it BigClass/gold`,
-		},
 		"NotInstalled": {
 			reason: "We should say that the kind is registered and not installed.",
 			class:  "absents/gold",
@@ -630,9 +621,8 @@ func TestFindClassKind(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := parseClassName(tc.class)
+			names, err := connect.Names([]string{tc.class})
 			require.NoError(t, err)
-			assert.Equal(t, tc.class, c.String(), "We should print a class as it was named.")
 			if tc.of == nil {
 				tc.of = []string{"caches.a.test"}
 			}
@@ -640,7 +630,7 @@ func TestFindClassKind(t *testing.T) {
 			if tc.none {
 				r = fakeRegistry(nil)
 			}
-			got, err := r.findClassKind(c, tc.of)
+			got, err := r.findClassKind(names[0], tc.of)
 			if tc.err != "" {
 				require.ErrorContains(t, err, tc.err, tc.reason)
 				return

@@ -40,7 +40,7 @@ func (m *mover) confirm(ctx context.Context, p *plan) error {
 		}
 		return len(missing) == 0, nil
 	})
-	if err == nil || errors.As(err, new(*exit.Error)) {
+	if err == nil || exit.Status(err) == exit.Found {
 		return err
 	}
 	if missing == nil { // There was no time for a single look.
@@ -64,8 +64,8 @@ func (m *mover) overtaken(ctx context.Context, p *plan) error {
 	if gone {
 		did = "it was deleted"
 	}
-	return &exit.Error{Status: exit.Overtaken, Err: fmt.Errorf("%s was the default for %s, but %s meanwhile; %s",
-		target, listFunc(p.seats, seatText), did, m.successor(ctx, p))}
+	return exit.Finding(fmt.Errorf("%s was the default for %s, but %s meanwhile; %s",
+		target, listFunc(p.seats, seatText), did, m.successor(ctx, p)))
 }
 
 // successor names which classes are the default now where the target was.

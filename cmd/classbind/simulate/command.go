@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
-	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/output"
 	"github.com/classbind/classbind/cmd/classbind/world"
 )
@@ -20,11 +19,12 @@ import (
 const maxClaims = 1_000_000
 
 type options struct {
-	changes, remove, classes []string
-	claims                   int
-	strict                   bool
-	output                   output.Format
-	cluster                  connect.Flags
+	changes, remove []string
+	recursive       bool
+	claims          int
+	strict, all     bool
+	output          output.Format
+	cluster         connect.Flags
 }
 
 // NewCommand returns the command simulate.
@@ -38,13 +38,17 @@ The command reads all claims of the cluster, page by page. It decides on each cl
 it were created now, without its class, before and after the change. It
 changes nothing.
 
+CLAIMKIND is the name of a ClaimKind, or any name that kubectl takes for the kind of the
+claims. Without one, the command prints the kinds of claims for which something changes,
+and how many others there are. --all prints these, too.
+
 --filename has the objects that are added, or replace objects of the same name, each in
 full. --remove names the objects that are removed.
 
 Registrations, classes and claims come from one of these:
 
   default          the cluster: you need the rights to list them
-  --classes FILES  only the files: the command needs no cluster
+  --offline FILES  only the files: the command needs no cluster
 
 --claims N generates N claims of each kind instead, after the pattern of the existing
 claims, in the same proportions. If there are none, the claims in turn select no class,
@@ -65,72 +69,69 @@ the change has an effect on any claim.`,
 		Example: `  # Which claims would get another class, if these classes were applied?
   classbind simulate -f classes.yaml
 
-  # What if this class were gone?
-  classbind simulate --remove RDSInstanceClass/gitlab-experimental
+  # What if this class were gone? Look only at the claims of one kind:
+  classbind simulate --remove RDSInstanceClass/gitlab-experimental PostgreSQLInstance
 
   # What if it were cordoned?
   kubectl annotate rdsinstanceclass gitlab-experimental classbind.io/cordoned=true \
     --dry-run=client -o yaml | classbind simulate -f -
 
   # In a pipeline, without a cluster, for 10,000 generated claims:
-  classbind simulate -f changed/ --classes deploy/ --claims 10000 --strict`,
-		Args: cobra.ArbitraryArgs,
+  classbind simulate -R -f changed/ --offline deploy/samples/crossplane --claims 10000 --strict`,
 	}
-	exit.Run(c, func(args []string) error {
-		if err := o.validate(c.Flags()); err != nil {
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		if err := o.validate(c.Flags(), args); err != nil {
 			return err
 		}
-		return o.run(c.Context(), args, c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr())
-	})
+		return o.run(c.Context(), args, world.Files{In: c.InOrStdin(), Progress: c.ErrOrStderr(), Recursive: o.recursive}, c.OutOrStdout())
+	}
 	fs := c.Flags()
 	fs.StringArrayVarP(&o.changes, "filename", "f", nil,
-		"`file` of the change, or folder with all folders in it; - is standard input; may be repeated")
+		"`file` or folder of the objects that change; - is standard input; may be repeated")
+	world.AddRecursive(c, &o.recursive)
 	fs.StringArrayVar(&o.remove, "remove", nil,
-		"`KIND/NAME` or KIND/NAMESPACE/NAME of a class, claimkind or classkind that the change removes; may be repeated")
-	fs.StringArrayVar(&o.classes, "classes", nil,
-		"`file` of registrations, classes and claims, or folder with all folders in it; may be repeated. The command then needs no cluster")
+		"`KIND/NAME` of a class, claimkind or classkind that the change removes; may be repeated. "+
+			"A class of another namespace than --namespace is KIND/NAMESPACE/NAME, because one change may remove classes of several")
+	o.cluster.AddOffline(c, "registrations, classes and claims")
 	fs.IntVar(&o.claims, "claims", 0, "number of claims of each kind to generate; 0 takes the existing claims")
 	fs.BoolVar(&o.strict, "strict", false, "fail if any claim gets another class")
+	fs.BoolVar(&o.all, "all", false, "print the kinds of claims for which nothing changes, too")
 	o.output.Add(c)
-	_ = c.MarkFlagFilename("filename") // It fails only for an unknown flag.
-	_ = c.MarkFlagFilename("classes")
+	for _, flag := range []string{"filename", "offline"} {
+		_ = c.MarkFlagFilename(flag, world.Extensions...) // It fails only for an unknown flag.
+	}
 	o.cluster.Add(c)
-	o.cluster.AddNamespace(c, "`namespace` of objects of files that name none; without it the kubeconfig's, or with --classes default")
+	o.cluster.AddNamespace(c, "`namespace` of objects that name none; without it the kubeconfig's, or with --offline default")
 	o.cluster.AddOwn(c, "`namespace` of classbind itself, whose claims are never bound")
 	return c
 }
 
 // validate returns all errors in the flags at once.
-func (o *options) validate(fs *pflag.FlagSet) error {
-	errs := []error{connect.Validate(fs), world.CheckStdin(o.changes, o.classes), o.output.Validate()}
+func (o *options) validate(fs *pflag.FlagSet, args []string) error {
+	errs := []error{connect.Validate(fs), connect.Kinds(args), world.CheckStdin(o.changes, o.cluster.Offline), o.output.Validate()}
 	if len(o.changes)+len(o.remove) == 0 {
 		errs = append(errs, errors.New("name what changes, with --filename or --remove"))
 	}
 	if o.claims < 0 || o.claims > maxClaims {
 		errs = append(errs, fmt.Errorf("--claims=%d: must be from 0 to %d", o.claims, maxClaims))
 	}
-	for _, flag := range []string{"kubeconfig", "context"} {
-		if len(o.classes) > 0 && fs.Changed(flag) {
-			errs = append(errs, fmt.Errorf("--%s: with --classes no cluster is asked: leave out one or the other", flag))
-		}
-	}
 	return errors.Join(errs...)
 }
 
-func (o *options) run(ctx context.Context, claimKinds []string, stdin io.Reader, out, progress io.Writer) error {
+func (o *options) run(ctx context.Context, claimKinds []string, files world.Files, out io.Writer) error {
 	in := Input{ClaimKinds: claimKinds, Claims: o.claims, Change: world.Change{Remove: o.remove}}
 	var err error
-	if in.Change.Manifests, err = world.ReadManifests(ctx, stdin, progress, o.changes); err != nil {
+	if in.Change.Manifests, err = files.Manifests(ctx, o.changes); err != nil {
 		return err
 	}
-	if len(o.classes) > 0 {
-		files, unread := world.ReadManifests(ctx, stdin, progress, o.classes)
+	if len(o.cluster.Offline) > 0 {
+		all, unread := files.Manifests(ctx, o.cluster.Offline)
 		if unread != nil {
 			return unread
 		}
-		in.World, err = world.OfFiles(ctx, files, o.cluster.Own, o.cluster.Namespace)
+		in.World, err = world.OfFiles(ctx, all, o.cluster.Own, o.cluster.Namespace)
 	} else {
-		config, missing := o.cluster.Config(progress, ", or files with --classes")
+		config, missing := o.cluster.Config(files.Progress, ", or files with --offline")
 		if missing != nil {
 			return missing
 		}
@@ -143,7 +144,7 @@ func (o *options) run(ctx context.Context, claimKinds []string, stdin io.Reader,
 	if err != nil {
 		return err
 	}
-	if err := o.output.Print(out, report, report.table); err != nil {
+	if err := o.output.Print(out, report, func() string { return report.table(o.all || len(claimKinds) > 0) }); err != nil {
 		return err
 	}
 	return report.exit(o.strict)

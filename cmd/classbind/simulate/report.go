@@ -60,6 +60,8 @@ type Kind struct {
 	Moves []Move `json:"moves"`
 	// Notes say why it may come differently.
 	Notes []string `json:"notes,omitempty"`
+
+	warned bool // warned reports whether a note is about the change.
 }
 
 // Row counts the claims of a place.
@@ -138,8 +140,8 @@ func (c *Comparison) End() *Kind {
 		} else if c.remembers {
 			depends = "how much of each class is taken"
 		}
-		k.note("which class each of %d claims gets depends on %s, which is not known here: their numbers are expected to be "+
-			"within the intervals, and CHANGE and SHARE are those of one draw", k.Unpredictable, depends)
+		k.note("which class each of %s gets depends on %s, which is not known here: their numbers are expected to be "+
+			"within the intervals, and CHANGE and SHARE are those of one draw", output.Count(k.Unpredictable, "claim"), depends)
 	}
 	if c.remembers {
 		k.note("the claims are taken in the order of their names, by one replica and from empty classes; claims in flight do not count")
@@ -178,28 +180,48 @@ func (k *Kind) Changes() bool { return k.Moved+k.Lost > 0 || k.spread() }
 
 // Summary of a kind in a sentence.
 func (k *Kind) Summary() string {
-	claims := fmt.Sprintf("%d claims", k.Claims)
-	switch {
-	case k.Moved+k.Lost > 0:
-		return fmt.Sprintf("%s: %d would get another class, and %d would lose theirs", claims, k.Moved, k.Lost)
-	case k.spread():
-		return claims + ": some would get another class"
+	claims := output.Count(k.Claims, "claim") + ": "
+	var changes []string
+	if k.Moved > 0 {
+		changes = append(changes, fmt.Sprintf("%d would get another class", k.Moved))
 	}
-	return claims + ": none would get another class"
+	if k.Lost > 0 {
+		changes = append(changes, fmt.Sprintf("%d would no longer get a class", k.Lost))
+	}
+	switch {
+	case len(changes) > 0:
+		return claims + strings.Join(changes, ", and ")
+	case k.spread():
+		return claims + "some would get another class"
+	}
+	return claims + "none would get another class"
 }
 
-func (r *Report) table() string {
-	var out strings.Builder
+// changes reports whether the change matters to the claims of the kind.
+func (k *Kind) changes() bool { return len(k.Moves) > 0 || k.spread() || k.warned }
+
+// table for people. Without all, the kinds for which nothing changes are one line.
+func (r *Report) table(all bool) string {
+	var parts []string
 	for _, note := range r.Notes {
-		fmt.Fprintf(&out, "Note: %s\n\n", truncate.Printable(note))
+		parts = append(parts, "Note: "+truncate.Printable(note)+"\n")
 	}
+	same, claims := 0, 0
 	for i := range r.Kinds {
-		if i > 0 {
-			out.WriteString("\n")
+		k := &r.Kinds[i]
+		if !all && !k.changes() {
+			same, claims = same+1, claims+k.Claims
+			continue
 		}
-		r.Kinds[i].write(&out)
+		var out strings.Builder
+		k.write(&out)
+		parts = append(parts, out.String())
 	}
-	return out.String()
+	if same > 0 {
+		parts = append(parts, fmt.Sprintf("Nothing changes for %s, which %s %s; --all shows them\n", output.Count(same, "kind"),
+			map[bool]string{true: "has", false: "have"}[same == 1], output.Count(claims, "claim")))
+	}
+	return strings.Join(parts, "\n")
 }
 
 func (k *Kind) write(out *strings.Builder) {
@@ -246,9 +268,9 @@ func (r *Report) exit(strict bool) error {
 	}
 	switch {
 	case lost > 0:
-		return &exit.Error{Status: exit.Broken, Err: fmt.Errorf("claims that would lose their class: %d", lost)}
+		return exit.Finding(fmt.Errorf("%s would no longer get a class", output.Count(lost, "claim")))
 	case strict && (moved > 0 || spread):
-		return &exit.Error{Status: exit.Broken, Err: errors.New("claims would get another class")}
+		return exit.Finding(errors.New("some claims would get another class"))
 	}
 	return nil
 }

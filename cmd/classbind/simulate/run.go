@@ -31,7 +31,7 @@ type Input struct {
 	World *world.World
 	// Change is what to compare with. Without one, both sides are the same.
 	Change world.Change
-	// ClaimKinds to simulate, empty for all.
+	// ClaimKinds to simulate, by their names or those of their claims, as kubectl takes them; empty for all.
 	ClaimKinds []string
 	// Claims is how many claims of each kind are made up, 0 for those that exist.
 	Claims int
@@ -52,9 +52,10 @@ func Run(ctx context.Context, in Input) (*Report, error) {
 		}
 	}
 	names := sets.New(world.Names(r.World.ClaimKinds)...).Insert(world.Names(r.after.ClaimKinds)...)
-	for _, name := range in.ClaimKinds {
-		if !names.Has(name) {
-			return nil, fmt.Errorf("there is no ClaimKind %q", name)
+	if len(in.ClaimKinds) > 0 {
+		var err error
+		if names, err = r.named(ctx); err != nil {
+			return nil, err
 		}
 	}
 	unused, err := r.after.Check(ctx, in.Change)
@@ -66,9 +67,6 @@ func Run(ctx context.Context, in Input) (*Report, error) {
 		report.Notes = append(report.Notes, "left out, because it matters to no claim: "+selector.List(unused))
 	}
 	for _, name := range sets.List(names) {
-		if len(in.ClaimKinds) > 0 && !slices.Contains(in.ClaimKinds, name) {
-			continue
-		}
 		kind, err := r.kind(ctx, name)
 		if err != nil {
 			return nil, fmt.Errorf("cannot simulate the claims of %q: %w", name, err)
@@ -76,6 +74,22 @@ func Run(ctx context.Context, in Input) (*Report, error) {
 		report.Kinds = append(report.Kinds, *kind)
 	}
 	return report, nil
+}
+
+// named are the ClaimKinds that the input names, before the change or after it.
+func (r *run) named(ctx context.Context) (sets.Set[string], error) {
+	names := sets.New[string]()
+	for _, word := range r.ClaimKinds {
+		before, _, err := r.World.Named(ctx, word)
+		after, _, errAfter := r.after.Named(ctx, word)
+		if err != nil && errAfter != nil {
+			return nil, err
+		}
+		for _, k := range slices.Concat(before, after) {
+			names.Insert(k.Name)
+		}
+	}
+	return names, nil
 }
 
 // Now returns the comparison of the claims of a kind with themselves. It calls seen for each that is added, with what it gets and why.
@@ -122,6 +136,7 @@ func (r *run) compare(ctx context.Context, name string) (*Comparison, error) {
 		kind := k.View.Kind
 		c.remembers, c.limited = c.remembers || kind.Strategy.Depends != "" || kind.Limited, c.limited || kind.Limited
 		for _, note := range k.Notes {
+			c.result.warned = c.result.warned || before != nil && !slices.Contains(before.Notes, note)
 			c.result.note("%s", note)
 		}
 	}
@@ -139,7 +154,7 @@ func (r *run) claims(ctx context.Context, c *Comparison) error {
 	seen, random := 0, rand.New(rand.NewPCG(1, 2)) //nolint:gosec // Nothing is secret here, and a simulation can be repeated.
 	err := r.existing(ctx, c, func(raw []byte) error {
 		if len(raw) > maxPatternBytes {
-			c.result.note("claims of more than %d KiB are no patterns for those that are made up", maxPatternBytes>>10)
+			c.result.note("claims of more than %d KiB are not copied", maxPatternBytes>>10)
 			return nil
 		}
 		seen++
@@ -155,8 +170,7 @@ func (r *run) claims(ctx context.Context, c *Comparison) error {
 	}
 	if len(patterns) == 0 {
 		patterns = invented(c.either())
-		c.result.note("there is no claim to take as a pattern: of those that are made up, one asks for no class, and the others each " +
-			"for the labels of a class that is there")
+		c.result.note("there are no claims to copy: in turn, the generated claims select no class, or the labels of one class")
 	}
 	for n := range r.Claims {
 		object := map[string]any{}
@@ -166,7 +180,7 @@ func (r *run) claims(ctx context.Context, c *Comparison) error {
 		err := unstructured.SetNestedField(object, fmt.Sprintf("simulated-%d", n+1), "metadata", "name")
 		raw, _ := json.Marshal(object) // It was JSON.
 		if err != nil {
-			return fmt.Errorf("cannot make up a claim: %w", err)
+			return fmt.Errorf("cannot generate a claim: %w", err)
 		}
 		if err := c.Add(ctx, raw); err != nil {
 			return err

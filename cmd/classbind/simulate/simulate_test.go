@@ -3,7 +3,6 @@ package simulate
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -60,7 +59,7 @@ func simulate(t *testing.T, spec, files, change string, args ...string) (*Report
 		files = strings.Replace(files, "[{name: claims.test.io}]}", "[{name: claims.test.io}], capacity: [{name: claims}]}", 1)
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "all.yaml"), []byte(files), 0o600))
-	args = append(args, "--classes="+folder)
+	args = append(args, "--offline="+folder)
 	if change != "" {
 		args = append(args, "--filename=-")
 	}
@@ -100,7 +99,17 @@ func TestSimulate(t *testing.T) {
 		"nothing changes": {
 			reason: "We should say that a label nobody asks for moves nothing.",
 			change: strings.Replace(gold, "{tier: gold}", "{tier: gold, more: label}", 1),
-			text:   "2 claims: none would get another class",
+			text:   "Nothing changes for 1 kind, which has 2 claims; --all shows them\n",
+		},
+		"all": {
+			reason: "We should show what does not change, if told so.",
+			change: strings.Replace(gold, "{tier: gold}", "{tier: gold, more: label}", 1),
+			args:   []string{"--all"}, text: "2 claims: none would get another class",
+		},
+		"named": {
+			reason: "We should show the kinds that are named, as kubectl names them.",
+			change: strings.Replace(gold, "{tier: gold}", "{tier: gold, more: label}", 1),
+			args:   []string{"claim"}, text: "2 claims: none would get another class",
 		},
 		"moved": {
 			reason: "We should name the claim that another default gets.",
@@ -111,12 +120,12 @@ func TestSimulate(t *testing.T) {
 		"strict": {
 			reason: "We should fail for a claim that moves, if asked to.",
 			change: strings.Replace(silver, "silver, labels: {tier: silver}", "bronze", 1) + strings.Replace(silver, "'true'", "'false'", 1),
-			args:   []string{"--strict"}, moved: 1, status: exit.Broken,
+			args:   []string{"--strict"}, moved: 1, status: exit.Found,
 		},
 		"removed": {
 			// The author's {} stays.
 			reason: "We should say that a claim loses its class, and why.", spec: "reference: {path: .spec.classRef, form: ObjectReference, whenAbsent: LeaveAlone}",
-			args: []string{"--remove=Class/gold"}, lost: 1, status: exit.Broken,
+			args: []string{"--remove=Class/gold"}, lost: 1, status: exit.Found,
 			text: "team/db, without a class: no class for this claim of \"claims.test.io\" matches the selector \"tier=gold\"",
 		},
 		"waits": {
@@ -124,14 +133,14 @@ func TestSimulate(t *testing.T) {
 			spec:   "whenUnmatched: BindLater",
 			args:   []string{"--remove=classes.test.io/gold"},
 			lost:   1,
-			status: exit.Broken,
+			status: exit.Found,
 			text:   "Class/gold   waits for a class   team/db",
 		},
 		"not registered": {
 			reason: "We should say that nobody binds the claims of a ClaimKind that is gone.",
 			args:   []string{"--remove=ClaimKind/claims.test.io"},
 			lost:   2,
-			status: exit.Broken,
+			status: exit.Found,
 			text:   "no ClaimKind registers the claims",
 		},
 		"related objects": {
@@ -139,24 +148,24 @@ func TestSimulate(t *testing.T) {
 			spec: `classes: {related: [{name: plan, resource: plans.test.io, nameExpression: "'small'"}], fits: [{name: x, expression: ` +
 				`"related.plan.spec.tier == 'all'"}]}`,
 			change: "apiVersion: test.io/v1\nkind: Plan\nmetadata: {namespace: team, name: small}\nspec: {tier: none}\n",
-			lost:   2, status: exit.Broken, text: "without a class",
+			lost:   2, status: exit.Found, text: "without a class",
 		},
 		"of the namespace": {
 			reason: "We should see that a class kind is for a namespace.",
 			change: ofTenantA + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: team, labels: {tenant: a}}\n",
-			text:   "2 claims: none would get another class",
+			args:   []string{"--all"}, text: "2 claims: none would get another class",
 		},
 		"of other namespaces": {
 			reason: "We should see that a class kind is not for a namespace.",
 			change: ofTenantA + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: team, labels: {tenant: b}}\n",
 			lost:   2,
-			status: exit.Broken,
+			status: exit.Found,
 			text:   "without a class",
 		},
 		"fault": {
 			reason: "We should say that all claims are refused if an expression does not compile.",
 			change: strings.ReplaceAll(registrations, "SPEC", `{classes: {fits: [{name: x, expression: "class."}]}}`),
-			lost:   2, status: exit.Broken, text: "Class/gold     refused",
+			lost:   2, status: exit.Found, text: "Class/gold     refused",
 		},
 		"second default": {
 			reason: "We should say that a second default would be refused.",
@@ -167,8 +176,8 @@ func TestSimulate(t *testing.T) {
 			reason: "We should make up claims in the proportions of those that exist.",
 			args:   []string{"--claims=1000", "--remove=Class/gold"},
 			lost:   500,
-			status: exit.Broken,
-			text:   "1000 claims: 0 would get another class, and 500 would lose theirs",
+			status: exit.Found,
+			text:   "1000 claims: 500 would no longer get a class",
 		},
 		"random": {
 			reason: "We should give intervals where random numbers decide.", spec: "choice: {seed: {from: Request}}",
@@ -178,13 +187,13 @@ func TestSimulate(t *testing.T) {
 		"capacity": {
 			reason: "We should count from empty classes where these have a capacity.", spec: "#capacity",
 			change: strings.Replace(gold, "labels:", "annotations: {classbind.io/capacity: '10'}, labels:", 1),
-			args:   []string{"--claims=100"}, lost: 40, status: exit.Broken, text: "how much of each class is taken",
+			args:   []string{"--claims=100"}, lost: 40, status: exit.Found, text: "how much of each class is taken",
 		},
 		"no such class": {reason: "We should refuse to remove what is not there.", args: []string{"--remove=Class/bronze"}, status: exit.Failed},
 		"no such kind":  {reason: "We should refuse a ClaimKind that is not there.", args: []string{"--remove=Class/gold", "others.test.io"}, status: exit.Failed},
 		"version not served": {
 			reason: "We should say why no claim is bound.", spec: "claims: {version: v2}",
-			change: crd, lost: 2, status: exit.Broken, text: "Note: no claim of the kind is bound: the CRD \"claims.test.io\" does not serve the version",
+			change: crd, lost: 2, status: exit.Found, text: "Note: no claim of the kind is bound: the CRD \"claims.test.io\" does not serve the version",
 		},
 		"left out": {
 			reason: "We should name what matters to no claim.",
@@ -209,8 +218,7 @@ func TestSimulate(t *testing.T) {
 				spec = "{} " + tc.spec
 			}
 			report, text, err := simulate(t, spec, gold+silver+claims+plan, tc.change, tc.args...)
-			failed := &exit.Error{}
-			if errors.As(err, &failed); tc.status != failed.Status {
+			if exit.Status(err) != tc.status {
 				t.Fatalf("%s: %v, %s", tc.reason, err, text)
 			}
 			if tc.status == exit.Failed {
@@ -283,6 +291,6 @@ func TestTable(t *testing.T) {
 	const hostile = "\u202e\u009b\n::error::"
 	r := &Report{Kinds: []Kind{{ClaimKind: hostile, Notes: []string{hostile}, Rows: []Row{{}}, Moves: []Move{{Why: hostile, Claims: []string{hostile}}}}}}
 	r.Kinds[0].Rows[0].Class.Name = hostile
-	assert.False(t, strings.ContainsAny(r.table(), "\u202e\u009b"), "We should print nothing that turns the text around.")
-	assert.NotContains(t, "\n"+r.table(), "\n::error::", "We should begin every line.")
+	assert.False(t, strings.ContainsAny(r.table(true), "\u202e\u009b"), "We should print nothing that turns the text around.")
+	assert.NotContains(t, "\n"+r.table(true), "\n::error::", "We should begin every line.")
 }

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
-	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/output"
 	"github.com/classbind/classbind/cmd/classbind/world"
 )
@@ -57,10 +56,9 @@ and 2 if the cluster did not answer, or the command fails.`,
   classbind status
 
   # What is broken, for a program:
-  classbind status -o json | jq -c '.sections[].findings[]?'`,
-		Args: cobra.ArbitraryArgs, // The command refuses them with its own status.
+  classbind status -o json`,
 	}
-	exit.Run(c, func(args []string) error {
+	c.RunE = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return fmt.Errorf("status takes no arguments; there are %q", args)
 		}
@@ -87,7 +85,7 @@ and 2 if the cluster did not answer, or the command fails.`,
 			return err
 		}
 		return report.exit()
-	})
+	}
 	format.Add(c)
 	flags.Add(c)
 	flags.AddOwn(c, "`namespace` of classbind itself")

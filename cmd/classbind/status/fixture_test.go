@@ -26,7 +26,6 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/certs/certtest"
-	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector/inventory"
@@ -254,13 +253,6 @@ func (p pages) Pages(ctx context.Context, of schema.GroupVersionResource, _ stri
 		err = errors.Join(err, each(raw))
 	}
 	return errors.Join(err, after())
-}
-
-func statusOf(err error) int {
-	if e := (*exit.Error)(nil); errors.As(err, &e) {
-		return e.Status
-	}
-	return 0
 }
 
 // pod of the Deployment.

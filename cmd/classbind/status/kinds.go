@@ -15,6 +15,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/world"
+	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/rules"
 )
@@ -173,7 +174,7 @@ func known(err error, where string, s *Section) bool {
 }
 
 func notDeployed(where string, s *Section) {
-	s.found(where, "kubectl apply -k deploy", "there is no such configuration")
+	s.found(where, "apply the manifests of classbind again: "+lookup.InstallPage, "there is no such configuration")
 }
 
 func missingEntry(registration string) string {

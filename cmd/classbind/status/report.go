@@ -101,11 +101,9 @@ func (r *Report) exit() error {
 	}
 	switch {
 	case unanswered != nil:
-		return exit.AsFailed(errors.New("the cluster did not answer everything"))
-	case broken == 1:
-		return &exit.Error{Status: exit.Broken, Err: errors.New("1 thing is broken")}
-	case broken > 1:
-		return &exit.Error{Status: exit.Broken, Err: fmt.Errorf("%d things are broken", broken)}
+		return errors.New("the cluster did not answer everything")
+	case broken > 0:
+		return exit.Finding(errors.New(output.Count(broken, "broken thing")))
 	}
 	return nil
 }

@@ -406,7 +406,7 @@ func TestStatus(t *testing.T) {
 			for n, text := range tc.want {
 				assert.Contains(t, got[n], text, tc.reason)
 			}
-			assert.Equal(t, min(len(tc.want), 1), statusOf(report.exit()), "We should show that to scripts by the exit status.")
+			assert.Equal(t, min(len(tc.want), 1), exit.Status(report.exit()), "We should show that to scripts by the exit status.")
 			if tc.note != "" {
 				assert.Contains(t, table, "Note: "+tc.note+"\n", tc.reason)
 			}
@@ -509,7 +509,7 @@ func TestUnread(t *testing.T) {
 			set(w)
 			report, err := w.report(t)
 			require.NoError(t, err)
-			assert.Equal(t, status, statusOf(report.exit()), "We should distinguish what we may not read (0) from a cluster that does not answer (2), for %s.", kind)
+			assert.Equal(t, status, exit.Status(report.exit()), "We should distinguish what we may not read (0) from a cluster that does not answer (2), for %s.", kind)
 			for _, s := range report.Sections {
 				assert.Empty(t, s.Findings, "We should not take for broken what we could not read of %s.", kind)
 				summary, is := unknown[s.Name]

@@ -351,9 +351,5 @@ func (s *snapshot) explain(ctx context.Context, name claimName) (e explanation, 
 	if e.Stored, err = explain.Stored(ctx, s.cluster, name.Kind, name.Namespace, name.Name, false); err == nil {
 		e.Fresh, err = explain.Stored(ctx, s.cluster, name.Kind, name.Namespace, name.Name, true)
 	}
-	if err != nil {
-		return e, err
-	}
-	e.Stored.Message, _, _ = strings.Cut(e.Stored.Message, "; --unbound ") // The page shows that below.
-	return e, nil
+	return e, err
 }

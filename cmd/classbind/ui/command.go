@@ -56,6 +56,8 @@ The command serves the page on this machine until it ends, and prints its URL. I
 the cluster with your kubeconfig and your rights, and changes nothing. Anyone who knows
 the URL can read what you may read. An address that other machines reach needs
 --allow-remote, and the connection is not encrypted.`,
+		Example: `  # Show the cluster of the current context, and print the URL:
+  classbind ui`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := errors.Join(o.validate(), connect.Validate(c.Flags())); err != nil {
@@ -68,6 +70,7 @@ the URL can read what you may read. An address that other machines reach needs
 	c.Flags().Uint16Var(&o.port, "port", 0, "`port` to serve on; 0 chooses a free port")
 	c.Flags().BoolVar(&o.allowRemote, "allow-remote", false, "allow an address that other machines reach")
 	o.cluster.Add(c)
+	o.cluster.AddNamespace(c, "`namespace` of claims that the page offers first; without it the kubeconfig's")
 	o.cluster.AddOwn(c, "`namespace` of classbind itself")
 	return c
 }
@@ -97,7 +100,7 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 	cache := newCache(cluster.WithMaxDepth(config), o.cluster.Own)
 	go func() { _ = recovered.Again(ctx, func(ctx context.Context) error { cache.run(ctx); return nil }) }()
 	_, port, _ := net.SplitHostPort(listener.Addr().String()) // It is always HOST:PORT.
-	guard := &guard{port: port, token: rand.Text(), remote: o.allowRemote, next: newPages(cache, o.cluster.OfContext)}
+	guard := &guard{port: port, token: rand.Text(), remote: o.allowRemote, next: newPages(cache, cmp.Or(o.cluster.Namespace, o.cluster.OfContext))}
 	server := &http.Server{
 		Handler: guard, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes, BaseContext: func(net.Listener) context.Context { return ctx },

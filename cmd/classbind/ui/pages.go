@@ -23,6 +23,7 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/simulate"
 	"github.com/classbind/classbind/cmd/classbind/status"
 	"github.com/classbind/classbind/cmd/classbind/world"
+	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -177,7 +178,7 @@ func (s *page) failed(err error) {
 		title, m.Text = "Not allowed", "You do not have the rights to read what is registered. Ask an admin of the cluster for them:"
 		m.Do = "kubectl auth can-i list claimkinds.classbind.io,classkinds.classbind.io"
 	case meta.IsNoMatchError(err):
-		title, m.Text, m.Do = "Not installed", "classbind is not installed in this cluster.", "kubectl apply -k deploy"
+		title, m.Text, m.Do = "Not installed", "classbind is not installed in this cluster.", "install classbind: "+cluster.InstallPage
 	}
 	s.message(title, m)
 }

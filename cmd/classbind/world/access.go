@@ -76,7 +76,7 @@ func (a *authorizer) whoAmI(ctx context.Context) (*authenticationv1.UserInfo, er
 	}
 	r, err := a.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("cannot ask the API server who you are: %w; say who creates the claim with --as", truncate.Error(err))
+		return nil, fmt.Errorf("cannot ask the API server who you are: %w; say who creates the claim with --requester", truncate.Error(err))
 	}
 	a.me = &r.Status.UserInfo
 	return a.me, nil
@@ -94,7 +94,7 @@ func (w *World) Decider(fresh func() uint64, note func(format string, args ...an
 	return d
 }
 
-// AddRequester has a claim know who creates it: whom --as or --set says, or else the user who runs the command, where his right to use a
+// AddRequester has a claim know who creates it: whom --requester or --set says, or else the user who runs the command, where his right to use a
 // class counts.
 func (k *Kind) AddRequester(ctx context.Context, in *claim.Intake) error {
 	request := k.world.Settings.Request

@@ -83,7 +83,7 @@ func (c *Cluster) Registrations(ctx context.Context) ([]v1beta1.ClaimKind, []v1b
 	claimKinds, classKinds := &v1beta1.ClaimKindList{}, &v1beta1.ClassKindList{}
 	err := c.API.List(ctx, claimKinds)
 	if meta.IsNoMatchError(err) {
-		return nil, nil, fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy: %w", err)
+		return nil, nil, fmt.Errorf("the cluster does not know ClaimKinds: %w; install classbind: %s", err, lookup.InstallPage)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot list ClaimKinds: %w", err)

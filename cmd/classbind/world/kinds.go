@@ -137,6 +137,9 @@ func (w *World) schemaSource(ctx context.Context) openapi.Source {
 	}
 }
 
+// OfTheCluster is where a claim of the cluster was read from.
+const OfTheCluster = "the cluster"
+
 // Stored reads a claim of the cluster, KIND/NAME, where KIND is a name of its resource. It is read in the version for which the paths of
 // its ClaimKind are written, so that the API server converts it, as it does for the webhook.
 func (w *World) Stored(ctx context.Context, arg, namespace string) (d Document, err error) {
@@ -155,7 +158,7 @@ func (w *World) Stored(ctx context.Context, arg, namespace string) (d Document, 
 	if err != nil {
 		return d, fmt.Errorf("cannot get the claim %q: %w", arg, err)
 	}
-	d.Where, d.Stored = "the cluster", true
+	d.Where, d.Stored = OfTheCluster, true
 	return d, nil
 }
 

@@ -15,11 +15,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
 	yamlreader "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
+	"github.com/classbind/classbind/cmd/classbind/output"
 	"github.com/classbind/classbind/selector/recovered"
 )
 
@@ -55,17 +57,31 @@ var apiVersion = regexp.MustCompile(`(?m)^[\s{]*"?apiVersion"?:`)
 // Manifests are objects that were read.
 type Manifests []Document
 
-// ReadManifests of files, and of folders with all folders in them. A file that is no manifest is left out, with a note.
-func ReadManifests(ctx context.Context, in io.Reader, progress io.Writer, paths []string) (Manifests, error) {
-	r := &fileReader{in: in, recursive: true, skip: func(file, why string) {
-		_, _ = fmt.Fprintf(progress, "note: %q is left out: %s\n", file, why)
-	}}
-	return r.readAll(ctx, paths)
+// Files are where the files of a command come from, and how it reads them: all in the same way.
+type Files struct {
+	In       io.Reader
+	Progress io.Writer // Progress is for notes.
+	// Recursive reads the folders in a folder, too.
+	Recursive bool
 }
 
-// ReadFiles reads files and folders, which must have objects of Kubernetes alone. recursive takes the folders in a folder, too.
-func ReadFiles(ctx context.Context, in io.Reader, paths []string, recursive bool) (Manifests, error) {
-	return (&fileReader{in: in, recursive: recursive}).readAll(ctx, paths)
+// AddRecursive adds the flag of Recursive to a command.
+func AddRecursive(c *cobra.Command, recursive *bool) {
+	c.Flags().BoolVarP(recursive, "recursive", "R", false, "read the folders in the folders that are named, too")
+}
+
+func (f Files) note(file, why string) {
+	_, _ = fmt.Fprintf(f.Progress, "note: %q is left out: %s\n", file, why)
+}
+
+// Manifests of files and folders. A file that is no manifest is left out, with a note.
+func (f Files) Manifests(ctx context.Context, paths []string) (Manifests, error) {
+	return (&fileReader{Files: f, skip: f.note}).readAll(ctx, paths)
+}
+
+// Objects of files and folders, which must have objects of Kubernetes alone.
+func (f Files) Objects(ctx context.Context, paths []string) (Manifests, error) {
+	return (&fileReader{Files: f}).readAll(ctx, paths)
 }
 
 // CheckStdin returns an error if files name standard input more than once.
@@ -81,8 +97,7 @@ func ParseManifests(text []byte) (Manifests, error) { return readDocuments(text,
 
 // fileReader reads files and standard input.
 type fileReader struct {
-	in        io.Reader
-	recursive bool // recursive takes the folders in a folder, too.
+	Files
 	// skip is called with a file in a folder that is no manifest, or a patch of a kustomization. Without it, it is read like others.
 	skip func(file, why string)
 }
@@ -101,7 +116,7 @@ func (r *fileReader) readAll(ctx context.Context, paths []string) (all Manifests
 
 func (r *fileReader) readPath(ctx context.Context, named string) (all Manifests, err error) {
 	if named == stdin {
-		text, err := readBounded(ctx, r.in)
+		text, err := readBounded(ctx, r.In)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read standard input: %w", err)
 		}
@@ -119,13 +134,14 @@ func (r *fileReader) readPath(ctx context.Context, named string) (all Manifests,
 		return nil, fmt.Errorf("cannot read: %w", err)
 	}
 	defer func() { _ = root.Close() }()
-	read, patches := false, map[string]bool{}
+	read, patches, folders := false, map[string]bool{}, []string(nil)
 	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		file, extension := filepath.Join(named, name), strings.TrimPrefix(filepath.Ext(name), ".")
 		switch {
 		case err != nil:
 			return fmt.Errorf("cannot read %q: %w", file, err)
-		case entry.IsDir() && name != "." && !r.recursive:
+		case entry.IsDir() && name != "." && !r.Recursive:
+			folders = append(folders, file)
 			return fs.SkipDir
 		case entry.IsDir() && r.skip != nil:
 			addPatches(ctx, patches, root, name)
@@ -150,8 +166,16 @@ func (r *fileReader) readPath(ctx context.Context, named string) (all Manifests,
 		all = append(all, found...)
 		return err
 	})
-	if err == nil && !read {
+	const recursive = "-R reads folders, too"
+	switch {
+	case err == nil && !read && len(folders) > 0:
+		err = fmt.Errorf("cannot read %q: the folder has no file that ends in .yaml, .yml or .json, but %s: %s",
+			named, output.Count(len(folders), "folder"), recursive)
+	case err == nil && !read:
 		err = fmt.Errorf("cannot read %q: the folder has no file that ends in .yaml, .yml or .json", named)
+	case err == nil && len(folders) > 0:
+		_, _ = fmt.Fprintf(r.Progress, "note: %q has %s, which the command does not read: %s\n",
+			named, output.Count(len(folders), "folder"), recursive)
 	}
 	return all, err
 }

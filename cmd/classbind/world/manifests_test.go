@@ -60,7 +60,7 @@ func TestKindsOfFiles(t *testing.T) {
 			require.NoError(t, tc.make(odd))
 			for path, want := range map[string]string{odd: tc.alone, folder: tc.among} {
 				var notes bytes.Buffer
-				all, err := ReadManifests(t.Context(), nil, &notes, []string{path})
+				all, err := Files{Progress: &notes, Recursive: true}.Manifests(t.Context(), []string{path})
 				if text := notes.String(); err != nil || want != "" {
 					if err != nil {
 						text += err.Error()
@@ -70,7 +70,7 @@ func TestKindsOfFiles(t *testing.T) {
 				}
 				assert.Equal(t, err == nil, len(all) > 0, tc.reason)
 			}
-			if _, err := (&fileReader{recursive: true}).readAll(t.Context(), []string{folder}); tc.among != "" {
+			if _, err := (Files{Recursive: true}).Objects(t.Context(), []string{folder}); tc.among != "" {
 				assert.Error(t, err, "A command that leaves nothing out should fail: "+tc.reason)
 			}
 		})
@@ -84,10 +84,10 @@ func TestReadingEnds(t *testing.T) {
 	defer func() { _ = writer.Close() }()
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	_, err := ReadManifests(ctx, in, io.Discard, []string{stdin})
+	_, err := Files{In: in, Progress: io.Discard}.Manifests(ctx, []string{stdin})
 	require.ErrorIs(t, err, context.Canceled)
 
-	_, err = ReadManifests(t.Context(), strings.NewReader(strings.Repeat(" ", maxFileBytes+1)), io.Discard, []string{stdin})
+	_, err = Files{In: strings.NewReader(strings.Repeat(" ", maxFileBytes+1)), Progress: io.Discard}.Manifests(t.Context(), []string{stdin})
 	require.ErrorContains(t, err, "larger than 32 MiB")
 }
 
@@ -115,4 +115,24 @@ func TestDefaults(t *testing.T) {
 		require.NoError(t, err)
 		assert.JSONEq(t, want, string(got), "We should fill in every default.")
 	}
+}
+
+// TestFolders reads the folders in a folder only if it is to.
+func TestFolders(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.MkdirAll("all/deep", 0o700))
+	require.NoError(t, os.WriteFile("all/deep/a.yaml", []byte("{apiVersion: v1, kind: A}"), 0o600))
+	_, err := Files{Progress: io.Discard}.Manifests(t.Context(), []string{"all"})
+	require.ErrorContains(t, err, "the folder has no file that ends in .yaml, .yml or .json, but 1 folder: -R reads folders, too")
+
+	require.NoError(t, os.WriteFile("all/b.yaml", []byte("{apiVersion: v1, kind: B}"), 0o600))
+	var notes strings.Builder
+	flat, err := Files{Progress: &notes}.Manifests(t.Context(), []string{"all"})
+	require.NoError(t, err)
+	assert.Len(t, flat, 1)
+	assert.Equal(t, "note: \"all\" has 1 folder, which the command does not read: -R reads folders, too\n", notes.String(), "We should not skip it silently.")
+
+	deep, err := Files{Progress: &notes, Recursive: true}.Manifests(t.Context(), []string{"all"})
+	require.NoError(t, err)
+	assert.Len(t, deep, 2)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -34,7 +33,7 @@ type source struct {
 
 	ClaimKinds []v1beta1.ClaimKind
 	ClassKinds []v1beta1.ClassKind
-	// CRDs by name, objects and Claims are of files. objects are all of --classes or --with; Claims are those to explain.
+	// CRDs by name, objects and Claims are of files. objects are all of --offline or --with; Claims are those to explain.
 	CRDs            map[string]CRD
 	objects, Claims []Document
 	removals        []*removal // removals are what is there and does not count.
@@ -210,9 +209,9 @@ func readCRD(d *Document) (CRD, error) {
 	return r, nil
 }
 
-// ReadKinds reads the CRDs and the registrations of files, and of folders with all folders in them; - is standard input.
-func ReadKinds(ctx context.Context, in io.Reader, progress io.Writer, paths []string) (*World, error) {
-	objects, err := ReadManifests(ctx, in, progress, paths)
+// ReadKinds reads the CRDs and the registrations of files and folders.
+func ReadKinds(ctx context.Context, files Files, paths []string) (*World, error) {
+	objects, err := files.Manifests(ctx, paths)
 	if err != nil {
 		return nil, err
 	}
