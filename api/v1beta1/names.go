@@ -186,6 +186,8 @@ const (
 	// ConditionUseEnforced is True for a ClaimKind with classes.use if the API server itself checks who may use the class that a claim
 	// names.
 	ConditionUseEnforced = "UseEnforced"
+	// ConditionChooserReady is True for a ClaimKind with the strategy External whose chooser answers the leader.
+	ConditionChooserReady = "ChooserReady"
 	// ReasonServed means that claims are bound, or classes offered, as registered.
 	ReasonServed = "Served"
 	// ReasonNotInstalled means that the API server serves no such resource.
