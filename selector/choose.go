@@ -39,6 +39,14 @@ type Answer struct {
 	Message string
 }
 
+// String is the outcome, for programs: with the reason where the chooser is unavailable.
+func (a *Answer) String() string {
+	if a.Unavailable != "" {
+		return string(a.Outcome) + "=" + a.Unavailable
+	}
+	return string(a.Outcome)
+}
+
 // ChoiceOutcome is what came of the question to a chooser. It is empty for a claim without a candidate, or of a kind without a chooser.
 type ChoiceOutcome string
 

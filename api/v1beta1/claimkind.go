@@ -310,7 +310,7 @@ type Admission struct {
 type ClaimKindStatus struct {
 	// Conditions are Ready, SingleDefault, PathsValid, ClassKindsRead and, where they apply,
 	// LateBinding, ClaimsCounted, SelectorsRead, ExpressionsValid, RelatedKnown,
-	// DefaultedByPolicy and UseEnforced.
+	// DefaultedByPolicy, UseEnforced and ChooserReady.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
