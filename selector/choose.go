@@ -105,7 +105,7 @@ func (d *Decider) choosable(
 		if next = o.next(ctx, decision, next.class); next.class != nil {
 			next, err = d.admitted(ctx, out, o, decision, next)
 		}
-		switch spent := o.claim.facts.budget.Left == 0; {
+		switch spent := o.claim.facts != nil && o.claim.facts.budget.Left == 0; {
 		case spent, errors.Is(err, errManyRefused):
 			return all, nil
 		case err != nil:
