@@ -124,10 +124,9 @@ const (
 	// MaxChooserFailures limits the calls of a chooser that fail in a row, or that time out. It protects claims from waiting. Beyond it, the
 	// chooser is not asked until its status is good again.
 	MaxChooserFailures = 5
-	// MaxChooserAnswers limits the cached answers of one chooser. It protects memory. Beyond it, the oldest is forgotten.
+	// MaxChooserAnswers limits the cached answers of one chooser, and the classes whose fields are kept as JSON. It protects memory: 8 MiB,
+	// because an answer is kept as the positions of its candidates. Beyond it, the one that was used the longest ago is forgotten.
 	MaxChooserAnswers = 4096
-	// MaxChooserAnswersBytes limits the same answers, with their questions' hashes. Beyond it, the oldest is forgotten.
-	MaxChooserAnswersBytes = 8 << 20
 	// MaxChooserAnswerAge limits how long an answer is cached. It protects claims from old data. Beyond it, the chooser is asked again.
 	MaxChooserAnswerAge = time.Minute
 

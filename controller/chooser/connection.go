@@ -56,7 +56,8 @@ type connection struct {
 
 	circuit circuit
 	limiter *fair.Limiter // by the namespace of the claim
-	answers *utilcache.LRUExpireCache
+	// answers are by the hash of their question, and texts by their shownClass.
+	answers, texts *utilcache.LRUExpireCache
 	// epoch is that of the last Status, and polls are the calls of it: claims share one.
 	epoch atomic.Pointer[string]
 	polls singleflight.Group
@@ -76,6 +77,7 @@ func (c *Choosers) newConnection(claimKind string, e *v1beta1.External) *connect
 		circuit: circuit{of: map[string]*namespaceCircuit{}}, limiter: fair.NewLimiter(v1beta1.ChooserCalls),
 	}
 	l.answers = utilcache.NewLRUExpireCacheWithClock(v1beta1.MaxChooserAnswers, clock{l})
+	l.texts = utilcache.NewLRUExpireCacheWithClock(v1beta1.MaxChooserAnswers, clock{l})
 	l.epoch.Store(new(string))
 	l.external.Store(e)
 	l.conn, l.err = grpc.NewClient("dns:///"+l.address,

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // choose asks the chooser, unless it is known what it answers, or that it does not. The outcome is for the metric; empty, the answer has it.
@@ -26,12 +26,12 @@ func (l *connection) choose(ctx context.Context, q *selector.Question) (answer s
 	}
 	texts := make([]string, len(q.Candidates))
 	for i, c := range q.Candidates {
-		texts[i] = q.Kind.Rules.Shown.Class(c.Fields)
+		texts[i] = l.textOf(q.Kind.Rules.Shown, c)
 	}
 	epoch, sorted := *l.epoch.Load(), byClass(q.Candidates)
 	key := keyOf(q, texts, sorted, epoch)
 	if kept, ok := l.answers.Get(key); ok {
-		return kept.(keptAnswer).of(q, sorted), cached // It has nothing else.
+		return kept.(keptAnswer).of(q, sorted), cached // Nor this.
 	}
 	if reason := l.circuit.refuses(q.Namespace); reason != "" {
 		return unavailable(reason), ""
@@ -115,7 +115,7 @@ func requestOf(q *selector.Question, texts []string, epoch string) *chooserv1.Ra
 }
 
 func revisionOf(k *selector.ClaimKind) string {
-	return fmt.Sprintf("%s/%d", k.Revision.UID, k.Revision.Generation)
+	return string(k.Revision.UID) + "/" + strconv.FormatInt(k.Revision.Generation, 10)
 }
 
 // read an answer, or return the reason Invalid.
@@ -160,23 +160,41 @@ func positionOf(id string, candidates int) (int, error) {
 	return i, nil
 }
 
-// key of a question: a hash of all that an answer may depend on, but for the seed and the order of the draw.
-type key [sha256.Size]byte
+// shownClass is a class as a chooser sees it.
+type shownClass struct {
+	fields *rules.Shown
+	class  *inventory.Class
+}
 
-func keyOf(q *selector.Question, texts []string, sorted []int, epoch string) (k key) {
-	h := sha256.New()
+// maxKeptText limits the text of a class that is kept. It protects memory: all have at most 4 MiB.
+const maxKeptText = 1 << 10
+
+// textOf a class, which nearly always is what it was for the last claim.
+func (l *connection) textOf(fields *rules.Shown, c *inventory.Class) string {
+	if kept, ok := l.texts.Get(shownClass{fields, c}); ok {
+		return kept.(string) // It has nothing else.
+	}
+	text := fields.Class(c.Fields)
+	if len(text) <= maxKeptText {
+		l.texts.Add(shownClass{fields, c}, text, v1beta1.MaxChooserAnswerAge)
+	}
+	return text
+}
+
+// keyOf a question is a hash of all that an answer may depend on, but for the seed and the order of the draw.
+func keyOf(q *selector.Question, texts []string, sorted []int, epoch string) [sha256.Size]byte {
+	var all []byte
 	write := func(parts ...string) {
 		for _, p := range parts {
-			_ = binary.Write(h, binary.BigEndian, uint64(len(p))) // A hash never fails.
-			_, _ = h.Write([]byte(p))
+			all = append(binary.AppendUvarint(all, uint64(len(p))), p...)
 		}
 	}
 	write(revisionOf(q.Kind), epoch, strconv.FormatBool(q.DryRun), q.Claim)
 	for _, i := range sorted {
-		write(q.Candidates[i].String(), texts[i])
+		c := q.Candidates[i]
+		write(c.Kind.Name, c.Namespace, c.Name, texts[i])
 	}
-	h.Sum(k[:0])
-	return k
+	return sha256.Sum256(all)
 }
 
 // byClass are the positions of candidates in an order that does not depend on the draw.
