@@ -107,8 +107,8 @@ const (
 	// MaxChooserTimeout limits how long a claim waits for its chooser. It protects the author of the claim. Beyond it, the chooser counts as
 	// unavailable.
 	MaxChooserTimeout = time.Second
-	// MaxChooserCandidates limits the candidates of which a chooser is asked. It protects the chooser, and the CPU that tests and writes
-	// them. Beyond it, the first in the order of the draw are asked of.
+	// MaxChooserCandidates limits the candidates in a question to a chooser. It protects the chooser, and the CPU that tests and writes them.
+	// Beyond it, the question has those that come first in the order of the draw.
 	MaxChooserCandidates = 100
 	// MaxChooserRequestBytes limits a question to a chooser. It protects memory, and the chooser. Beyond it, the chooser counts as
 	// unavailable.

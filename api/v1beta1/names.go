@@ -293,8 +293,8 @@ const (
 	ReasonSchemaUnknown = "SchemaUnknown"
 	// ReasonNeededToStart means that a cluster needs such claims before a replica of classbind can run.
 	ReasonNeededToStart = "NeededToStart"
-	// ReasonAnswering means that the chooser answers. The next seven say why it does not: within its timeout, for lack of a connection,
-	// because the answer is too large, is none, or has another epoch than its status, or with a code of gRPC.
+	// ReasonAnswering means that the chooser answers. The other reasons mean that it gives no answer in time, that there is no connection,
+	// that the answer is invalid or has another epoch than its status, or that it has another code of gRPC.
 	ReasonAnswering     = "Answering"
 	ReasonTimeout       = "Timeout"
 	ReasonConnection    = "Connection"
@@ -302,8 +302,8 @@ const (
 	ReasonEpoch         = "Epoch"
 	ReasonUnimplemented = "Unimplemented"
 	ReasonFailed        = "Failed"
-	// ReasonBusy, ReasonCircuitOpen, ReasonNamespaceCircuitOpen and ReasonOwnNamespace say why a claim did not ask its chooser: too many
-	// others do, it did not answer before, or it did not answer claims of the namespace, or it runs in that namespace.
+	// ReasonBusy, ReasonCircuitOpen, ReasonNamespaceCircuitOpen and ReasonOwnNamespace say why the chooser was not asked. Too many questions
+	// are open, it did not answer before, it did not answer claims of the namespace, or it runs in that namespace.
 	ReasonBusy                 = "Busy"
 	ReasonCircuitOpen          = "CircuitOpen"
 	ReasonNamespaceCircuitOpen = "NamespaceCircuitOpen"
