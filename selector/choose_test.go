@@ -40,6 +40,9 @@ func TestChooser(t *testing.T) {
 	in := view.Kind.Reader.Read("team", "db", map[string]any{"spec": all(map[string]any{"size": int64(3)})})
 	drawn := decided(t, new(Decider), view, in, Mode{DryRun: true})
 	require.Equal(t, ChooserNotAsked, drawn.Choice.Outcome, "A Decider without choosers should say so.")
+	explained, err := new(Decider).Explain(t.Context(), newExpressive(specs("{"+external+"}", "{}")).with("a", nil).view(), in)
+	require.NoError(t, err)
+	assert.False(t, explained.Reproducible, "It should not know what the only candidate depends on.")
 	first := drawn.Class.Name
 	others := slices.DeleteFunc([]string{"a", "b", "c"}, func(name string) bool { return name == first })
 

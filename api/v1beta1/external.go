@@ -27,7 +27,7 @@ type External struct {
 	Host string `json:"host,omitempty"`
 
 	// CABundle are the certificates of the CAs that may sign the chooser's certificate, in PEM. Without
-	// them, these are the CAs of classbind's image.
+	// them, these are the system's CAs. The image has none: mount a folder, and name it in SSL_CERT_DIR.
 	// +kubebuilder:validation:MaxLength=65536
 	// +optional
 	CABundle []byte `json:"caBundle,omitempty"`
