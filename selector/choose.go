@@ -63,7 +63,8 @@ const (
 var errManyRefused = errors.New(
 	"so many of the classes that match are not allowed that the others were not checked: narrow the selector")
 
-// choose asks the chooser about the candidates from the first on, and gives the claim the best that still has room.
+// choose asks the chooser about the candidates from the first on, and gives the claim the best that still has room. A claim that is stored
+// waits while the chooser is busy: nobody waits for it.
 func (d *Decider) choose(ctx context.Context, out *outside, o *order, decision *Decision, first candidate, mode Mode) (err error) {
 	kind, ranked := o.view.Kind, []candidate{first}
 	if d.Choose == nil {
@@ -76,10 +77,11 @@ func (d *Decider) choose(ctx context.Context, out *outside, o *order, decision *
 			ranked = decision.Choice.rank(ranked)
 		}
 	}
+	isBusy := decision.Choice.Unavailable == v1beta1.ReasonBusy
 	switch {
 	case decision.Choice.Outcome == ChooserNone:
 		return nil
-	case decision.Choice.Outcome == ChooserUnavailable && kind.External.WhenUnavailable == v1beta1.UnavailableFail:
+	case decision.Choice.Unavailable != "" && (kind.External.WhenUnavailable == v1beta1.UnavailableFail || mode.Stored && isBusy):
 		return fmt.Errorf("the chooser of claim kind %q is unavailable (%s); try again in a moment", kind.Name, decision.Choice.Unavailable)
 	}
 	for _, c := range ranked {

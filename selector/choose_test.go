@@ -158,6 +158,10 @@ func TestChooserFails(t *testing.T) {
 	}}
 	_, err := d.Decide(t.Context(), view, in, Mode{})
 	assert.EqualError(t, err, `the chooser of claim kind "postgresqlinstances.database.crossplane.io" is unavailable (Busy); try again in a moment`)
+	view.Kind.External.WhenUnavailable = v1beta1.UnavailableDraw
+	_, err = d.Decide(t.Context(), view, in, Mode{Stored: true})
+	require.Error(t, err, "A claim that is stored should wait for its turn.")
+	assert.NotNil(t, decided(t, &d, view, in, Mode{}).Class)
 }
 
 func TestQuestion(t *testing.T) {

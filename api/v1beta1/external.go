@@ -97,8 +97,8 @@ type ChooserService struct {
 // ChooserClientCertificate is how classbind proves to a chooser who it is.
 type ChooserClientCertificate struct {
 	// SecretName is a Secret of type kubernetes.io/tls in classbind's namespace, such as one of
-	// cert-manager's. classbind needs to get it. Without it, classbind shows the certificate
-	// of its webhook server. Example: classbind-chooser
+	// cert-manager's. classbind needs to get it; deploy/ lets it get classbind-chooser. Without it,
+	// classbind shows the certificate of its webhook server. Example: classbind-chooser
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	// +optional

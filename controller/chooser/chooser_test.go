@@ -537,8 +537,10 @@ func TestRotation(t *testing.T) {
 	w.server.running.Stop()
 	w.ca = next
 	w.serve(t, nil)
-	require.Eventually(t, func() bool { w.l.poll(t.Context()); return w.l.isConnected() }, time.Minute, 10*time.Millisecond)
-	assert.Equal(t, "Order b a", w.ask(t, "a", "b"), "The next connection should have the new ones.")
+	require.Eventually(t, func() bool {
+		w.l.poll(t.Context())
+		return w.ask(t, "a", "b") == "Order b a"
+	}, time.Minute, 10*time.Millisecond, "The next connection should have the new ones.")
 }
 
 func TestSecret(t *testing.T) {

@@ -171,9 +171,11 @@ func (l *connection) askStatus(ctx context.Context) {
 	}
 }
 
-// reasonOf a failed call.
+// reasonOf a failed call; empty, it did not fail.
 func reasonOf(err error) string {
-	switch s := status.Convert(err); s.Code() {
+	switch status.Code(err) {
+	case codes.OK:
+		return ""
 	case codes.DeadlineExceeded, codes.Canceled:
 		return v1beta1.ReasonTimeout
 	case codes.Unavailable:

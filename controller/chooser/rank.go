@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -31,12 +30,12 @@ func (l *connection) choose(ctx context.Context, q *selector.Question) (answer s
 	epoch, sorted := *l.epoch.Load(), byClass(q.Candidates)
 	key := keyOf(q, texts, sorted, epoch)
 	if kept, ok := l.answers.Get(key); ok {
-		return kept.(keptAnswer).of(q, sorted), cached // Nor this.
+		return kept.(ranking).of(q, sorted), cached // It has nothing else.
 	}
 	if reason := l.circuit.refuses(q.Namespace); reason != "" {
 		return unavailable(reason), ""
 	}
-	request := requestOf(q, texts, epoch)
+	request := requestOf(q, texts, sorted, epoch)
 	if proto.Size(request) > v1beta1.MaxChooserRequestBytes {
 		return unavailable(v1beta1.ReasonTooLarge), ""
 	}
@@ -45,33 +44,32 @@ func (l *connection) choose(ctx context.Context, q *selector.Question) (answer s
 		return unavailable(v1beta1.ReasonBusy), ""
 	}
 	defer done()
-	answer, valid := l.call(ctx, q, request)
-	if valid > 0 && *l.epoch.Load() == epoch {
-		l.answers.Add(key, keep(q, sorted, &answer), min(valid, v1beta1.MaxChooserAnswerAge))
+	r, valid, reason := l.call(ctx, q, request)
+	if reason != "" {
+		return unavailable(reason), ""
 	}
-	if answer.Outcome != selector.ChooserUnavailable {
-		outcome = string(answer.Outcome)
+	if valid > 0 && r.outcome != selector.ChooserNone && *l.epoch.Load() == epoch {
+		l.answers.Add(key, r, min(valid, v1beta1.MaxChooserAnswerAge))
 	}
-	return answer, outcome
+	return r.of(q, sorted), string(r.outcome)
 }
 
-// call the chooser within its timeout, and record what that says of it.
-func (l *connection) call(ctx context.Context, q *selector.Question, request *chooserv1.RankRequest) (selector.Answer, time.Duration) {
+// call the chooser within its timeout, and record what that says of it: a reason why there is no answer, or how long that is valid.
+func (l *connection) call(
+	ctx context.Context, q *selector.Question, request *chooserv1.RankRequest,
+) (r ranking, valid time.Duration, reason string) {
 	within, cancel := context.WithTimeout(ctx, q.Kind.External.Wait())
 	defer cancel()
 	began, reason := time.Now(), v1beta1.ReasonConnection
-	var response *chooserv1.RankResponse
 	if l.isConnected() {
-		var err error
-		if response, err = chooserv1.NewChooserClient(l.conn).Rank(within, request); err == nil {
+		response, err := chooserv1.NewChooserClient(l.conn).Rank(within, request)
+		if reason = reasonOf(err); err == nil {
 			reason = l.confirm(within, response.GetEpoch())
-		} else {
-			reason = reasonOf(err)
 		}
-	}
-	var answer selector.Answer
-	if reason == "" {
-		answer, reason = l.read(q, response)
+		if reason == "" {
+			r, reason = l.read(response, len(q.Candidates))
+		}
+		valid = response.GetValidFor().AsDuration()
 	}
 	if !q.DryRun {
 		l.choosers.seconds.WithLabelValues(l.claimKind).Observe(time.Since(began).Seconds())
@@ -79,14 +77,7 @@ func (l *connection) call(ctx context.Context, q *selector.Question, request *ch
 	if ctx.Err() == nil { // Else the claim did not wait for all of the timeout.
 		l.circuit.called(q.Namespace, reason, l.now())
 	}
-	if reason != "" {
-		return unavailable(reason), 0
-	}
-	valid := response.GetValidFor().AsDuration()
-	if answer.Outcome == selector.ChooserNone {
-		valid = 0
-	}
-	return answer, valid
+	return r, valid, reason
 }
 
 // confirm that an answer has the epoch of Status, which is asked for again if it differs: the chooser may have got new data.
@@ -104,12 +95,14 @@ func (l *connection) confirm(ctx context.Context, epoch string) (reason string) 
 	return v1beta1.ReasonEpoch
 }
 
-func requestOf(q *selector.Question, texts []string, epoch string) *chooserv1.RankRequest {
+// requestOf a question. The identifier of a candidate is its position among the sorted.
+func requestOf(q *selector.Question, texts []string, sorted []int, epoch string) *chooserv1.RankRequest {
 	r := &chooserv1.RankRequest{
 		ClaimKind: q.Kind.Name, Revision: revisionOf(q.Kind), Epoch: epoch, Seed: q.Seed, DryRun: q.DryRun, Claim: q.Claim,
+		Candidates: make([]*chooserv1.Candidate, len(texts)),
 	}
-	for i, text := range texts {
-		r.Candidates = append(r.Candidates, &chooserv1.Candidate{Id: strconv.Itoa(i), Class: text})
+	for id, i := range sorted {
+		r.Candidates[i] = &chooserv1.Candidate{Id: strconv.Itoa(id), Class: texts[i]}
 	}
 	return r
 }
@@ -118,46 +111,50 @@ func revisionOf(k *selector.ClaimKind) string {
 	return string(k.Revision.UID) + "/" + strconv.FormatInt(k.Revision.Generation, 10)
 }
 
-// read an answer, or return the reason Invalid.
-func (l *connection) read(q *selector.Question, r *chooserv1.RankResponse) (a selector.Answer, reason string) {
-	switch of := r.GetAnswer().(type) {
-	case *chooserv1.RankResponse_None:
-		return selector.Answer{Outcome: selector.ChooserNone, Message: of.None.GetMessage()}, ""
-	case *chooserv1.RankResponse_NoOpinion:
-		return selector.Answer{Outcome: selector.ChooserNoOpinion}, ""
-	case *chooserv1.RankResponse_Order:
-		a = selector.Answer{Outcome: selector.ChooserOrdered, Exclusive: of.Order.GetExclusive()}
-		named := make([]bool, len(q.Candidates))
-		unknown := 0
-		for _, id := range of.Order.GetIds() {
-			i, err := positionOf(id, len(q.Candidates))
-			switch {
-			case err != nil:
-				unknown++
-			case !named[i]:
-				named[i] = true
-				a.Order = append(a.Order, q.Candidates[i])
-			}
-		}
-		if unknown > 0 {
-			l.choosers.unknown.WithLabelValues(l.claimKind).Add(float64(unknown))
-		}
-		if len(a.Order) > 0 {
-			return a, ""
-		}
-	}
-	return a, v1beta1.ReasonInvalid
+// ranking is an answer that does not keep the classes: order has their positions among the sorted candidates, at most 100.
+type ranking struct {
+	outcome   selector.ChoiceOutcome
+	exclusive bool
+	order     []uint8
+	message   string
 }
 
-var errUnknown = errors.New("unknown")
-
-// positionOf the candidate with an identifier.
-func positionOf(id string, candidates int) (int, error) {
-	i, err := strconv.Atoi(id)
-	if err != nil || i < 0 || i >= candidates || strconv.Itoa(i) != id {
-		return 0, errUnknown
+// read an answer, or return the reason Invalid.
+func (l *connection) read(response *chooserv1.RankResponse, candidates int) (r ranking, reason string) {
+	switch of := response.GetAnswer().(type) {
+	case *chooserv1.RankResponse_None:
+		return ranking{outcome: selector.ChooserNone, message: of.None.GetMessage()}, ""
+	case *chooserv1.RankResponse_NoOpinion:
+		return ranking{outcome: selector.ChooserNoOpinion}, ""
 	}
-	return i, nil
+	r.outcome, r.exclusive = selector.ChooserOrdered, response.GetOrder().GetExclusive()
+	named, unknown := make([]bool, candidates), 0
+	for _, id := range response.GetOrder().GetIds() {
+		i, err := strconv.ParseUint(id, 10, 8)
+		switch {
+		case err != nil || int(i) >= candidates || strconv.FormatUint(i, 10) != id:
+			unknown++
+		case !named[i]:
+			named[i] = true
+			r.order = append(r.order, uint8(i))
+		}
+	}
+	if unknown > 0 {
+		l.choosers.unknown.WithLabelValues(l.claimKind).Add(float64(unknown))
+	}
+	if len(r.order) == 0 {
+		return r, v1beta1.ReasonInvalid
+	}
+	return r, ""
+}
+
+// of a question, with its candidates.
+func (r ranking) of(q *selector.Question, sorted []int) selector.Answer {
+	a := selector.Answer{Outcome: r.outcome, Exclusive: r.exclusive, Message: r.message, Order: make([]*inventory.Class, len(r.order))}
+	for i, id := range r.order {
+		a.Order[i] = q.Candidates[sorted[id]]
+	}
+	return a
 }
 
 // shownClass is a class as a chooser sees it.
@@ -205,28 +202,4 @@ func byClass(candidates []*inventory.Class) []int {
 	}
 	slices.SortFunc(sorted, func(a, b int) int { return inventory.Compare(candidates[a], candidates[b]) })
 	return sorted
-}
-
-// keptAnswer names classes by their position among the sorted candidates: there are at most 100.
-type keptAnswer struct {
-	outcome   selector.ChoiceOutcome
-	exclusive bool
-	order     []uint8
-}
-
-func keep(q *selector.Question, sorted []int, a *selector.Answer) keptAnswer {
-	k := keptAnswer{a.Outcome, a.Exclusive, make([]uint8, len(a.Order))}
-	for i, c := range a.Order {
-		at := slices.IndexFunc(sorted, func(j int) bool { return q.Candidates[j] == c })
-		k.order[i] = uint8(at) //nolint:gosec // See above.
-	}
-	return k
-}
-
-func (k keptAnswer) of(q *selector.Question, sorted []int) selector.Answer {
-	a := selector.Answer{Outcome: k.outcome, Exclusive: k.exclusive, Order: make([]*inventory.Class, len(k.order))}
-	for i, at := range k.order {
-		a.Order[i] = q.Candidates[sorted[at]]
-	}
-	return a
 }
