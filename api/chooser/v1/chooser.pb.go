@@ -395,9 +395,9 @@ func (*RankResponse_NoOpinion) isRankResponse_Answer() {}
 // Order ranks candidates, best first.
 type Order struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Identifiers of candidates, at least one. Without one, the response is invalid. classbind ignores identifiers that the
-	// request does not have, and counts them. Of an identifier that is there twice, the first counts. Without exclusive, the
-	// candidates that are not named follow, in the order of the draw.
+	// Identifiers of candidates, at least one. classbind ignores identifiers that the request does not have, and counts them.
+	// If it has none of them, the response is invalid. Of an identifier that is there twice, the first counts. Without
+	// exclusive, the candidates that are not named follow, in the order of the draw.
 	Ids []string `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
 	// True if the claim must not get a candidate that ids does not name.
 	Exclusive     bool `protobuf:"varint,2,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
