@@ -23,9 +23,12 @@ func (l *connection) choose(ctx context.Context, q *selector.Question) (answer s
 	if e.Service != nil && string(e.Service.Namespace) == q.Namespace {
 		return unavailable(v1beta1.ReasonOwnNamespace), ""
 	}
-	texts := make([]string, len(q.Candidates))
+	texts, size := make([]string, len(q.Candidates)), len(q.Claim)
 	for i, c := range q.Candidates {
 		texts[i] = l.textOf(q.Kind.Rules.Shown, c)
+		if size += len(texts[i]); size > v1beta1.MaxChooserRequestBytes {
+			return unavailable(v1beta1.ReasonTooLarge), ""
+		}
 	}
 	epoch, sorted := *l.epoch.Load(), byClass(q.Candidates)
 	key := keyOf(q, texts, sorted, epoch)
