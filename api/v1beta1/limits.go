@@ -104,11 +104,11 @@ const (
 	// of every replica: 15 MB. Beyond it, the older half is forgotten.
 	MaxTurns = 1 << 17
 
-	// MaxChooserTimeout limits how long a claim waits for its chooser. It protects the author of the claim. Beyond it, the chooser counts as
-	// unavailable.
+	// MaxChooserTimeout limits how long a claim waits for its chooser. It protects the author of the claim. Beyond it, the chooser counts
+	// as unavailable.
 	MaxChooserTimeout = time.Second
-	// MaxChooserCandidates limits the candidates in a question to a chooser. It protects the chooser, and the CPU that tests and writes them.
-	// Beyond it, the question has those that come first in the order of the draw.
+	// MaxChooserCandidates limits the candidates in a question to a chooser. It protects the chooser, and the CPU that tests and writes
+	// them. Beyond it, the question has those that come first in the order of the draw.
 	MaxChooserCandidates = 100
 	// MaxChooserRequestBytes limits a question to a chooser. It protects memory, and the chooser. Beyond it, the chooser counts as
 	// unavailable.
@@ -121,8 +121,8 @@ const (
 	// MaxChooserMessageBytes limits what a chooser says to the author of a claim. It protects the length of answers. Beyond it, the message
 	// ends in three dots.
 	MaxChooserMessageBytes = 256
-	// MaxChooserFailures limits the calls of a chooser that fail in a row, or that time out. It protects claims from waiting. Beyond it, the
-	// chooser is not asked until its status is good again.
+	// MaxChooserFailures limits the calls of a chooser that fail in a row, or that time out. It protects claims from waiting. Beyond it,
+	// the chooser is not asked until its status is good again.
 	MaxChooserFailures = 5
 	// MaxChooserAnswers limits the cached answers of one chooser, and the classes whose fields are kept as JSON. It protects memory: 8 MiB,
 	// because an answer is kept as the positions of its candidates. Beyond it, the one that was used the longest ago is forgotten.

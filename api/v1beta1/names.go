@@ -302,8 +302,8 @@ const (
 	ReasonEpoch         = "Epoch"
 	ReasonUnimplemented = "Unimplemented"
 	ReasonFailed        = "Failed"
-	// ReasonBusy, ReasonCircuitOpen, ReasonNamespaceCircuitOpen and ReasonOwnNamespace say why the chooser was not asked. Too many questions
-	// are open, it did not answer before, it did not answer claims of the namespace, or it runs in that namespace.
+	// ReasonBusy, ReasonCircuitOpen, ReasonNamespaceCircuitOpen and ReasonOwnNamespace say why the chooser was not asked. Too many
+	// questions are open, it did not answer before, it did not answer claims of the namespace, or it runs in that namespace.
 	ReasonBusy                 = "Busy"
 	ReasonCircuitOpen          = "CircuitOpen"
 	ReasonNamespaceCircuitOpen = "NamespaceCircuitOpen"

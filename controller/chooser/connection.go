@@ -83,7 +83,8 @@ func (c *Choosers) newConnection(claimKind string, e *v1beta1.External) *connect
 	l.conn, l.err = grpc.NewClient("dns:///"+l.address,
 		grpc.WithTransportCredentials(mutual{credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13}), l.tls}),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout, Backoff: backoff.Config{
-			BaseDelay: firstBackoff, Multiplier: backoff.DefaultConfig.Multiplier, Jitter: backoff.DefaultConfig.Jitter, MaxDelay: longestBackoff,
+			BaseDelay: firstBackoff, MaxDelay: longestBackoff,
+			Multiplier: backoff.DefaultConfig.Multiplier, Jitter: backoff.DefaultConfig.Jitter,
 		}}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveWait}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(v1beta1.MaxChooserResponseBytes),

@@ -17,7 +17,8 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// choose asks the chooser, unless it is known what it answers, or that it does not. The outcome is for the metric; empty, the answer has it.
+// choose asks the chooser, unless it is known what it answers, or that it does not. The outcome is for the metric; empty, the answer has
+// it.
 func (l *connection) choose(ctx context.Context, q *selector.Question) (answer selector.Answer, outcome string) {
 	e := q.Kind.External
 	if e.Service != nil && string(e.Service.Namespace) == q.Namespace {
