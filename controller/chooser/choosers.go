@@ -26,9 +26,10 @@ import (
 const (
 	// syncInterval is how soon a registration has a connection.
 	syncInterval = 500 * time.Millisecond
-	// pollInterval is how often each replica asks for the status of a chooser, with a jitter of a fifth: a new epoch, and the end of an
-	// outage, are noticed that late.
+	// pollInterval is how often each replica asks for the status of a chooser: a new epoch, and the end of an outage, are noticed that late.
+	// One replica waits for longer than another, by the jitter at most.
 	pollInterval = 2 * time.Second
+	pollJitter   = 0.2
 	// secretInterval is how often it reads a Secret with a client certificate.
 	secretInterval = time.Minute
 )
@@ -111,7 +112,7 @@ func (c *Choosers) sync(ctx context.Context, running *sync.WaitGroup) {
 		known := before[name]
 		if known == nil || known.address != e.Address() {
 			known = c.newConnection(name, e)
-			running.Go(func() { known.run(ctx) })
+			running.Go(func() { defer recovered.Here(); known.run(ctx) })
 		}
 		known.external.Store(e) // A new CA or timeout needs no other connection.
 		next[name] = known

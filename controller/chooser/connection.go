@@ -103,19 +103,9 @@ func (l *connection) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var running sync.WaitGroup
-	running.Go(func() {
-		wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
-			_ = recovered.Do(func() error { l.poll(ctx); return nil })
-		}, pollInterval, 0.2, true)
-	})
+	running.Go(func() { recovered.Rounds(ctx, l.poll, wait.Jitter(pollInterval, pollJitter)) })
 	if l.conn != nil {
-		running.Go(func() {
-			for state := l.conn.GetState(); l.conn.WaitForStateChange(ctx, state); state = l.conn.GetState() {
-				if l.conn.Connect(); l.isConnected() { // Connect does nothing unless the connection is idle.
-					l.poll(ctx) // It closes the circuit.
-				}
-			}
-		})
+		running.Go(func() { _ = recovered.Again(ctx, func(ctx context.Context) error { l.keepConnected(ctx); return nil }) })
 	}
 	select {
 	case <-ctx.Done():
@@ -125,6 +115,14 @@ func (l *connection) run(ctx context.Context) {
 	running.Wait()
 	if l.conn != nil {
 		_ = l.conn.Close() // It is gone then.
+	}
+}
+
+func (l *connection) keepConnected(ctx context.Context) {
+	for state := l.conn.GetState(); l.conn.WaitForStateChange(ctx, state); state = l.conn.GetState() {
+		if l.conn.Connect(); l.isConnected() { // Connect does nothing unless the connection is idle.
+			l.poll(ctx) // It closes the circuit.
+		}
 	}
 }
 
