@@ -26,8 +26,8 @@ import (
 const (
 	// syncInterval is how soon a registration has a connection.
 	syncInterval = 500 * time.Millisecond
-	// pollInterval is how often each replica asks for the status of a chooser: a new epoch, and the end of an outage, are noticed that late.
-	// One replica waits for longer than another, by the jitter at most.
+	// pollInterval is how often each replica asks for the status of a chooser: a new epoch, and the end of an outage, are noticed that
+	// late. One replica waits for longer than another, by the jitter at most.
 	pollInterval = 2 * time.Second
 	pollJitter   = 0.2
 	// secretInterval is how often it reads a Secret with a client certificate.
