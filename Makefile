@@ -1,5 +1,6 @@
 # Every tool runs at a pinned version from its own module; none is in go.mod.
 CONTROLLER_GEN = go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0
+BUF            = go run github.com/bufbuild/buf/cmd/buf@v1.75.0
 CRD_REF_DOCS   = go run github.com/elastic/crd-ref-docs@v0.3.0
 HELM_DOCS      = go run github.com/norwoodj/helm-docs/cmd/helm-docs@v1.14.2
 GOLANGCI_LINT  = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -73,8 +74,9 @@ image-archive: build ## Write the same image to bin/classbind.tar, without a con
 	$(E2E) GOOS= GOARCH= go run ./release/cmd/image --output ../bin/classbind.tar $(IMAGE) ../bin/classbind
 
 .PHONY: generate
-generate: ## Generate deepcopy functions, CRDs, the marks of presets, the table of the chart's values, and parts of docs/
+generate: ## Generate deepcopy functions, CRDs, the protocol of choosers, the marks of presets, the table of the chart's values, and parts of docs/
 	CGO_ENABLED=0 $(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=deploy/crd
+	@cd api && CGO_ENABLED=0 $(BUF) generate
 	@CGO_ENABLED=0 $(CRD_REF_DOCS) --source-path=api/v1beta1 --config=api/crd-ref-docs.yaml --renderer=markdown --output-path=docs/api-reference.md --log-level=error
 	@printf '\n## Limits\n\n<!-- limits, from api/v1beta1/limits.go by make generate -->\n<!-- end of limits -->\n' >> docs/api-reference.md
 	@printf '\n## Names\n\nOthers may rely on these, as [The API](api.md) promises.\n\n<!-- names, from the code by make generate -->\n<!-- end of names -->\n' >> docs/api-reference.md
@@ -125,7 +127,8 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 	cd e2e/oldest && go mod tidy -diff
 	cd e2e/docs && go mod tidy -diff
 	cd e2e/ui && go mod tidy -diff
-	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*' deploy/kinds deploy/chart/README.md docs/api-reference.md docs/install.md README.md
+	cd api && CGO_ENABLED=0 $(BUF) lint && CGO_ENABLED=0 $(BUF) breaking --against chooser/baseline.binpb
+	git diff --exit-code -- 'api/**/zz_generated.*' 'api/**/*.pb.go' 'deploy/crd/classbind.io_*' deploy/kinds deploy/chart/README.md docs/api-reference.md docs/install.md README.md
 	@e2e/release/versions
 	@e2e/release/subjects
 	$(MAKE) size lint unit promql docs

@@ -51,7 +51,7 @@ func NewSelfSigned(config *rest.Config, namespace string, duration, caDuration t
 	}}
 }
 
-// Backdating issues certificates that have been valid for clockSkew already, so that a replica that starts can be called at once, by API
+// Backdating issues certificates that also identify classbind as a client. They have been valid for clockSkew already, so that a replica that starts can be called at once, by API
 // servers with slow clocks, too. cert-manager's authority has no setting for it.
 type Backdating struct{ *authority.DynamicAuthority }
 
@@ -120,6 +120,7 @@ func (a Backdating) Sign(template *x509.Certificate) (*x509.Certificate, error) 
 		return nil, fmt.Errorf("cannot read the CA in the Secret %q: %w", a.SecretName, err)
 	}
 	template.NotBefore = template.NotBefore.Add(-clockSkew)
+	template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageClientAuth) // To choosers.
 	_, signed, err := pki.SignCertificate(template, ca.Leaf, template.PublicKey, ca.PrivateKey)
 	return signed, err
 }

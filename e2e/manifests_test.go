@@ -327,8 +327,12 @@ func (w *world) rights(t *testing.T) {
 		installation, role string
 		own                []string
 	}{
-		{selfSigned, "classbind-self-signed", []string{"secrets classbind-ca: get list update watch", "secrets classbind-tls: get", "secrets: create"}},
-		{certManager, "classbind-cert-manager", []string{"secrets classbind-ca: get", "secrets classbind-tls: get list watch"}},
+		{selfSigned, "classbind-self-signed", []string{
+			"secrets classbind-ca: get list update watch", "secrets classbind-chooser: get", "secrets classbind-tls: get", "secrets: create",
+		}},
+		{certManager, "classbind-cert-manager", []string{
+			"secrets classbind-ca: get", "secrets classbind-chooser: get", "secrets classbind-tls: get list watch",
+		}},
 	} {
 		own := slices.Concat(tc.own, []string{
 			"events: create patch", "leases.coordination.k8s.io: create delete get list update watch",

@@ -141,6 +141,11 @@ var neededResources = map[string]string{
 		"mutatingwebhookconfigurations.admissionregistration.k8s.io validatingwebhookconfigurations.admissionregistration.k8s.io",
 }
 
+// external is a ClaimKind with a chooser.
+func external(chooser string) string {
+	return claimKind("a.test", "{choice: {strategy: External, external: {"+chooser+"}}}")
+}
+
 // TestSchema has what the schema of registrations has a rule, a pattern or a limit for in its wrong form: the
 // API server refuses it, and names the field and what is allowed.
 func TestSchema(t *testing.T) {
@@ -225,8 +230,35 @@ func TestSchema(t *testing.T) {
 		"DefaultNoSource": {classKind("a.test", "{default: {}}"), "name one of annotation, path and expression"},
 		"ListedNoKinds":   {claimKind("a.test", "{classes: {precedence: Listed}}"), "Listed needs kinds"},
 		"ScoreAlone":      {claimKind("a.test", "{choice: {score: '1'}}"), "score and the strategy LowestScore or HighestScore go together"},
-		"SeedUnknown":     {claimKind("a.test", "{choice: {seed: {from: Moon}}}"), `spec.choice.seed.from: Unsupported value: "Moon"`},
-		"SeedIsText":      {claimKind("a.test", "{choice: {seed: Request}}"), "spec.choice.seed: Invalid value"},
+		"ExternalMissing": {claimKind("a.test", "{choice: {strategy: External}}"), "external and the strategy External go together"},
+		"ExternalAlone": {
+			claimKind("a.test", "{choice: {external: {host: 'a.test:443', fields: {class: [{path: .metadata.name}]}}}}"),
+			"spec.choice.external: Invalid value: external and the strategy External go together: set both or neither",
+		},
+		"ExternalTwoAddresses": {
+			external("host: 'a.test:443', service: {namespace: a, name: b}, fields: {class: [{path: .metadata.name}]}"),
+			"spec.choice.external.service: Invalid value: name either the service or the host of the chooser",
+		},
+		"ExternalNoAddress": {external("fields: {class: [{path: .metadata.name}]}"), "name either the service or the host of the chooser"},
+		"ExternalURL": {
+			external("host: 'https://a.test', fields: {class: [{path: .metadata.name}]}"),
+			`spec.choice.external.host: Invalid value: "https://a.test"`,
+		},
+		"ExternalTimeout": {
+			external("host: 'a.test:443', timeout: 2s, fields: {class: [{path: .metadata.name}]}"),
+			`spec.choice.external.timeout: Invalid value: "2s"`,
+		},
+		"ExternalNoFields": {external("host: 'a.test:443', fields: {}"), "spec.choice.external.fields.class: Required value"},
+		"ExternalTwoPlaces": {
+			external("host: 'a.test:443', fields: {class: [{path: .metadata.name, label: a}]}"),
+			"name one of path, label and annotation",
+		},
+		"ExternalUnavailable": {
+			external("host: 'a.test:443', whenUnavailable: Wait, fields: {class: [{path: .metadata.name}]}"),
+			`spec.choice.external.whenUnavailable: Unsupported value: "Wait"`,
+		},
+		"SeedUnknown": {claimKind("a.test", "{choice: {seed: {from: Moon}}}"), `spec.choice.seed.from: Unsupported value: "Moon"`},
+		"SeedIsText":  {claimKind("a.test", "{choice: {seed: Request}}"), "spec.choice.seed: Invalid value"},
 		"SeedExpressionAlone": {
 			claimKind("a.test", "{choice: {seed: {expression: claim.metadata.name}}}"),
 			"spec.choice.seed.expression: Invalid value: expression and from: Expression go together: set both or neither",

@@ -48,6 +48,8 @@ type ClaimKind struct {
 	Strategy   Strategy
 	memory     memory // nil if the strategy has none
 	freshSeeds bool
+	// External is the chooser; nil without one.
+	External *v1beta1.External
 	// Use is whose right to use a class counts; empty, every claim may have every class.
 	Use v1beta1.UseSubject
 	// tests of a class, without gates. The first of them, as many as free, evaluate no expression.
@@ -80,6 +82,7 @@ func NewClaimKind(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *Claim
 		Deny:       k.Spec.WhenUnmatched == v1beta1.Deny,
 		BindLater:  k.Spec.WhenUnmatched == v1beta1.BindLater,
 		freshSeeds: k.Spec.Choice.Seed.From == v1beta1.SeedRequest,
+		External:   k.Spec.Choice.External,
 		Use:        useOf(k),
 	}
 	name := cmp.Or(k.Spec.Choice.Strategy, v1beta1.WeightedRandom)
@@ -194,6 +197,10 @@ func unknownValue(k *v1beta1.ClaimKind) *inventory.Fault {
 		oneOf("reference.onUnbind", reference.OnUnbind, v1beta1.RestoreReference, v1beta1.AllowUnbind),
 		oneOf("admission.order", admission.Order, v1beta1.OrderLast, v1beta1.OrderFirst),
 		oneOf("admission.failurePolicy", admission.FailurePolicy, v1beta1.Fail, v1beta1.Ignore),
+	}
+	if choice.External != nil {
+		all = append(all, oneOf("choice.external.whenUnavailable", choice.External.WhenUnavailable,
+			v1beta1.UnavailableDraw, v1beta1.UnavailableFail))
 	}
 	for i, part := range reference.Parts {
 		all = append(all, oneOf(fmt.Sprintf("reference.parts[%d].is", i), part.Is, v1beta1.NamePart, v1beta1.KindPart,

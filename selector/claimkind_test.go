@@ -27,7 +27,11 @@ func enumerated(s *apiextensionsv1.JSONSchemaProps, path string, around func(val
 		enumerated(new(s.Properties[name]), path+"."+name, func(value any) any {
 			object := map[string]any{name: value}
 			for _, required := range s.Required {
-				if required != name {
+				switch {
+				case required == name:
+				case s.Properties[required].Type == "object":
+					object[required] = map[string]any{}
+				default:
 					object[required] = "a"
 				}
 			}

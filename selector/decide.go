@@ -2,7 +2,6 @@ package selector
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -25,8 +24,9 @@ import (
 //  3. the tests of the kind, which drop candidates ([Test])
 //  4. the strategy, which puts the rest in order ([strategies])
 //  5. the gates, tests that ask others, about the first of them, then the next
-//  6. the strategy's memory, which commits the decision
-//  7. if no class is left, and the claim needs one, the same with newer views ([Waits])
+//  6. the chooser of a kind that has one, which puts those that are left in another order ([Question])
+//  7. the strategy's memory, which commits the decision
+//  8. if no class is left, and the claim needs one, the same with newer views ([Waits])
 //
 // The zero Decider has no gates, reads nothing, waits for nothing, and draws by the identity of claims.
 type Decider struct {
@@ -47,6 +47,8 @@ type Decider struct {
 	Related func(ctx context.Context, claimNamespace string, kind *rules.Kind, namespace, name string) (*expression.Object, error)
 	// Deadline of all that a decision asks of others. It is called only when there is something to ask. Nil is that of the context.
 	Deadline func(context.Context) time.Time
+	// Choose asks the chooser of a kind that has one. Nil asks none.
+	Choose func(context.Context, *Question) Answer
 	// Costly waits until a decision that has cost FreeExpressionCost may go on, and returns what to call after it. Nil lets all go on.
 	Costly func(ctx context.Context, namespace string) (done func(), err error)
 	// Fresh returns a random number. Nil returns 0.
@@ -79,7 +81,7 @@ func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode 
 	if err = d.findOnly(ctx, &out, &decision, facts, mode); err == nil && decision.Drawn() {
 		err = d.draw(ctx, &out, &decision, facts, mode)
 	}
-	if err == nil && !mode.Stored && decision.Class == nil && decision.Drawn() && !decision.Unneeded() {
+	if err == nil && !mode.Stored && decision.Class == nil && decision.Drawn() && !decision.Unneeded() && decision.Choice.Outcome == "" {
 		err = d.await(ctx, &out, &decision, facts, mode)
 	}
 	if err == nil {
@@ -143,6 +145,12 @@ func (d *Decider) draw(ctx context.Context, out *outside, decision *Decision, fa
 		if err != nil || !decision.Drawn() {
 			return err
 		}
+		if kind.External != nil && best.class != nil {
+			if err := d.choose(ctx, out, &order, decision, best, mode); err != nil || decision.Class != nil {
+				return err
+			}
+			best = candidate{}
+		}
 		if best.class == nil || mode.DryRun || d.commit(kind, claim.Claim, best) {
 			decision.Class = best.class
 			if best.class == nil && !mode.Stored && !decision.Claim.Converted {
@@ -162,7 +170,7 @@ func (d *Decider) order(out *outside, claim Subject, decision *Decision, mode Mo
 	}
 	return order{
 		view: claim.View, claim: claim, seed: kind.Seed(claim.Claim, fresh), granted: d.granted(kind, claim.Claim), out: out,
-		hides: kind.Use != "" && (isGated || mode.Stored && mode.DryRun), keeps: isGated,
+		hides: kind.Use != "" && (isGated || mode.Stored && mode.DryRun), keeps: isGated || kind.External != nil,
 		remembers: isGated || decision.answers != nil || !mode.DryRun && (kind.memory != nil || kind.Limited),
 	}
 }
@@ -188,8 +196,7 @@ func (d *Decider) admitted(
 		case gate == nil:
 			order.admit(best)
 		case len(decision.Refused) == v1beta1.MaxRefusals && !asked && !d.Patient:
-			return best, errors.New(
-				"so many of the classes that match are not allowed that the others were not checked: narrow the selector")
+			return best, errManyRefused
 		default:
 			if last.unlikely {
 				unlikely++
@@ -358,42 +365,4 @@ func (d *Decider) now() (t time.Time) {
 		return t
 	}
 	return d.Now()
-}
-
-// outside is what one decision takes of others: its deadline, and its place among the costly decisions. Most need neither.
-type outside struct {
-	decider   *Decider
-	namespace string // of the claim
-	deadline  time.Time
-	done      func() // gives the place back; nil without one
-}
-
-// enter waits for a place among the costly decisions, unless this one has it.
-func (o *outside) enter(ctx context.Context) (err error) {
-	if o.decider.Costly != nil && o.done == nil {
-		ctx, cancel := o.context(ctx)
-		defer cancel()
-		o.done, err = o.decider.Costly(ctx, o.namespace)
-	}
-	return err
-}
-
-// leave gives the place back.
-func (o *outside) leave() {
-	if o.done != nil {
-		o.done()
-		o.done = nil
-	}
-}
-
-// context for a question. The place is given back while it is asked: that may take long.
-func (o *outside) context(ctx context.Context) (context.Context, context.CancelFunc) {
-	o.leave()
-	if o.decider.Deadline == nil {
-		return ctx, func() {}
-	}
-	if o.deadline.IsZero() {
-		o.deadline = o.decider.Deadline(ctx)
-	}
-	return context.WithDeadline(ctx, o.deadline)
 }

@@ -55,6 +55,8 @@ type Decision struct {
 	Refused []Refusal
 	// answers are, if the decision is explained, the gate that refuses a candidate, nil where none does, of all candidates.
 	answers map[*inventory.Class]*Test
+	// Choice is what came of the question to a chooser.
+	Choice Answer
 	// Took is how long the draws took without the gates.
 	Took time.Duration
 	// Waited is what came of waiting for a newer view.
@@ -79,7 +81,7 @@ func (d *Decision) Denied() bool {
 
 // Unneeded reports whether a claim gets no class, does without one, and asked for none: there is nothing to report.
 func (d *Decision) Unneeded() bool {
-	return d.Drawn() && d.Class == nil && d.Lacks == "" && d.Claim.Selector == nil && d.Claim.Given == nil &&
+	return d.Drawn() && d.Class == nil && d.Lacks == "" && d.Claim.Selector == nil && d.Claim.Given == nil && d.Choice.Outcome == "" &&
 		(d.View.Kind.Use != "" || // A default that it may not use does not count, and one that it cannot get is to be reported.
 			d.Candidates == 0 && len(d.Refused) == 0 && !d.misses()) &&
 		d.View.Kind.Reader.WhenNoSelector == v1beta1.NoSelectorDefaultIfAny
@@ -104,6 +106,8 @@ func (d *Decision) Warning() string {
 	case d.Unneeded():
 	case d.Class == nil:
 		warning = d.unmatched()
+	case d.Choice.Outcome == ChooserUnavailable:
+		warning = d.choiceText()
 	case d.asks() == nil && d.Candidates > 1 && d.View.Kind.Use == "": // It must not learn of those that it may not use.
 		warning = fmt.Sprintf("%d classes are marked default for %q, and %q was drawn: leave the mark on one of them",
 			d.Candidates, d.View.Kind.Name, d.Class)

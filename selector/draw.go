@@ -91,6 +91,7 @@ var strategies = map[v1beta1.Strategy]Strategy{
 	// Those with a score are ranked by it: see facts.rank.
 	v1beta1.LowestScore:  {Weighted: true, place: byWeight},
 	v1beta1.HighestScore: {Weighted: true, place: byWeight},
+	v1beta1.ByChooser:    {Weighted: true, Depends: "what the chooser answers", place: byWeight},
 	v1beta1.RoundRobin: {
 		Depends:   "which classes the replica that is asked gave last",
 		place:     func(u float64, _ int64) (int64, float64) { return 0, -math.Log(u) },

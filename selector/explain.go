@@ -61,7 +61,8 @@ func (d *Decider) Explain(ctx context.Context, v *View, in claim.Intake) (e Expl
 	slices.SortFunc(e.Candidates, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(b.Odds.Share, a.Odds.Share), inventory.Compare(a.Class, b.Class))
 	})
-	isCertain := len(e.Candidates) <= 1 || e.Candidates[0].Odds.Total > 0 && e.Candidates[0].Odds.Share == e.Candidates[0].Odds.Total
+	isCertain := v.Kind.External == nil && // A chooser may also give none.
+		(len(e.Candidates) <= 1 || e.Candidates[0].Odds.Total > 0 && e.Candidates[0].Odds.Share == e.Candidates[0].Odds.Total)
 	e.Reproducible = isCertain || v.Kind.Strategy.Depends == "" && !v.Kind.DrawsAfresh(e.Decision.Claim.Claim)
 	return e, d.addMissRefusals(ctx, &e)
 }

@@ -248,6 +248,8 @@ func (v *View) PolicyDefault(ctx context.Context) (*inventory.Class, *inventory.
 func (v *View) needsWebhook() string {
 	k := v.Kind
 	switch {
+	case k.External != nil:
+		return "with External, only the chooser knows which class a claim gets"
 	case !k.Rules.IsEmpty():
 		return "an expression of the ClaimKind decides"
 	case slices.Contains([]v1beta1.WhenAbsent{

@@ -103,3 +103,41 @@ func (d *Decider) drawAgain(ctx context.Context, out *outside, decision *Decisio
 	}
 	return nil
 }
+
+// outside is what one decision takes of others: its deadline, and its place among the costly decisions. Most need neither.
+type outside struct {
+	decider   *Decider
+	namespace string // of the claim
+	deadline  time.Time
+	done      func() // gives the place back; nil without one
+}
+
+// enter waits for a place among the costly decisions, unless this one has it.
+func (o *outside) enter(ctx context.Context) (err error) {
+	if o.decider.Costly != nil && o.done == nil {
+		ctx, cancel := o.context(ctx)
+		defer cancel()
+		o.done, err = o.decider.Costly(ctx, o.namespace)
+	}
+	return err
+}
+
+// leave gives the place back.
+func (o *outside) leave() {
+	if o.done != nil {
+		o.done()
+		o.done = nil
+	}
+}
+
+// context for a question. The place is given back while it is asked: that may take long.
+func (o *outside) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	o.leave()
+	if o.decider.Deadline == nil {
+		return ctx, func() {}
+	}
+	if o.deadline.IsZero() {
+		o.deadline = o.decider.Deadline(ctx)
+	}
+	return context.WithDeadline(ctx, o.deadline)
+}

@@ -30,6 +30,9 @@ func (v *View) UnreadText() string {
 // unmatched says what the claim asked for, among which classes, and what would help.
 func (d *Decision) unmatched() string {
 	kind := d.View.Kind
+	if text := d.choiceText(); text != "" {
+		return text + d.laterText()
+	}
 	if kind.Use != "" {
 		return unusable(d)
 	}

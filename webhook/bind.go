@@ -249,6 +249,9 @@ func auditAnnotations(d *selector.Decision) map[string]string {
 	if d.Class != nil {
 		annotations["class"] = d.Class.String()
 	}
+	if d.Choice.Outcome != "" {
+		annotations["chooser"] = d.Choice.String()
+	}
 	if d.Skipped > 0 {
 		annotations["skipped"] = strconv.Itoa(d.Skipped)
 	}

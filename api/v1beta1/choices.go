@@ -2,7 +2,7 @@ package v1beta1
 
 // Strategy chooses one of several candidates.
 //
-// +kubebuilder:validation:Enum=Random;WeightedRandom;HighestWeight;LeastClaims;RoundRobin;LowestScore;HighestScore
+// +kubebuilder:validation:Enum=Random;WeightedRandom;HighestWeight;LeastClaims;RoundRobin;LowestScore;HighestScore;External
 type Strategy string
 
 // The strategies.
@@ -14,6 +14,7 @@ const (
 	RoundRobin     Strategy = "RoundRobin"
 	LowestScore    Strategy = "LowestScore"
 	HighestScore   Strategy = "HighestScore"
+	ByChooser      Strategy = "External"
 )
 
 // SeedSource is where the seed of a draw comes from.

@@ -239,6 +239,7 @@ type ClassKindLink struct {
 // Choice chooses one of several candidates.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.score) == (has(self.strategy) && self.strategy in ['LowestScore', 'HighestScore'])",message="score and the strategy LowestScore or HighestScore go together: set both or neither",fieldPath=".score"
+// +kubebuilder:validation:XValidation:rule="has(self.external) == (has(self.strategy) && self.strategy == 'External')",message="external and the strategy External go together: set both or neither",fieldPath=".external"
 type Choice struct {
 	// Strategy chooses one of several candidates. Random gives every class an equal
 	// share, and WeightedRandom a share proportional to its weight. HighestWeight
@@ -248,8 +249,8 @@ type Choice struct {
 	// capacity, it takes the one with the smallest share in use. RoundRobin takes the
 	// class that was given to a claim of this kind the longest ago, and ignores
 	// weights; each replica of classbind takes its own turns. LowestScore and HighestScore
-	// take the class with the best score, with weighted shares among ties.
-	// Example: LeastClaims
+	// take the class with the best score, with weighted shares among ties. External
+	// asks a program, the chooser. Example: LeastClaims
 	// +kubebuilder:default=WeightedRandom
 	// +optional
 	Strategy Strategy `json:"strategy,omitempty"`
@@ -259,6 +260,11 @@ type Choice struct {
 	// request. Example: class.spec.pricePerHour * claim.spec.nodes
 	// +optional
 	Score Expression `json:"score,omitempty"`
+
+	// External is the chooser, for the strategy External. Prefer an expression or objects with
+	// scores where they are enough: they cannot be down.
+	// +optional
+	External *External `json:"external,omitempty"`
 
 	// Seed of the draw: claims with the same seed get the same class from the same classes.
 	// Example: {from: Expression, expression: claim.metadata.labels.app}
@@ -304,7 +310,7 @@ type Admission struct {
 type ClaimKindStatus struct {
 	// Conditions are Ready, SingleDefault, PathsValid, ClassKindsRead and, where they apply,
 	// LateBinding, ClaimsCounted, SelectorsRead, ExpressionsValid, RelatedKnown,
-	// DefaultedByPolicy and UseEnforced.
+	// DefaultedByPolicy, UseEnforced and ChooserReady.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

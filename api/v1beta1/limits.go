@@ -104,6 +104,32 @@ const (
 	// of every replica: 15 MB. Beyond it, the older half is forgotten.
 	MaxTurns = 1 << 17
 
+	// MaxChooserTimeout limits how long a claim waits for its chooser. It protects the author of the claim. Beyond it, the chooser counts
+	// as unavailable.
+	MaxChooserTimeout = time.Second
+	// MaxChooserCandidates limits the candidates in a question to a chooser. It protects the chooser, and the CPU that tests and writes
+	// them. Beyond it, the question has those that come first in the order of the draw.
+	MaxChooserCandidates = 100
+	// MaxChooserRequestBytes limits a question to a chooser. It protects memory, and the chooser. Beyond it, the chooser counts as
+	// unavailable.
+	MaxChooserRequestBytes = 256 << 10
+	// MaxChooserResponseBytes limits the answer of a chooser. It protects memory and CPU. Beyond it, the chooser counts as unavailable.
+	MaxChooserResponseBytes = 64 << 10
+	// MaxChooserEpochBytes limits the epoch of a chooser's data. It protects memory. Beyond it, the answer is invalid, and the chooser
+	// counts as unavailable.
+	MaxChooserEpochBytes = 128
+	// MaxChooserMessageBytes limits what a chooser says to the author of a claim. It protects the length of answers. Beyond it, the message
+	// ends in three dots.
+	MaxChooserMessageBytes = 256
+	// MaxChooserFailures limits the calls of a chooser that fail in a row, or that time out. It protects claims from waiting. Beyond it,
+	// the chooser is not asked until its status is good again.
+	MaxChooserFailures = 5
+	// MaxChooserAnswers limits the cached answers of one chooser, and the classes whose fields are kept as JSON. It protects memory: 8 MiB,
+	// because an answer is kept as the positions of its candidates. Beyond it, the one that was used the longest ago is forgotten.
+	MaxChooserAnswers = 4096
+	// MaxChooserAnswerAge limits how long an answer is cached. It protects claims from old data. Beyond it, the chooser is asked again.
+	MaxChooserAnswerAge = time.Minute
+
 	// MaxReviewBytes limits an AdmissionReview. The API server takes a request of 3 MiB and stores an object of 1.5 MiB; Go's JSON writes
 	// up to six bytes for one of them. It protects memory. Beyond it, the review is refused (413).
 	MaxReviewBytes = 28 << 20
@@ -265,6 +291,9 @@ var (
 	// AccessReviews limits the SubjectAccessReviews of a replica. It protects the API server, and the claims of other namespaces where an
 	// authorizer hangs.
 	AccessReviews = Limiter{InFlight: 64, PerKey: 8, Waiting: MaxConnections / 4, WaitingPerKey: MaxConnections / 16}
+	// ChooserCalls limits the calls of one chooser, none of which waits for another. It protects the chooser, and the claims of other
+	// namespaces. Beyond it, the chooser counts as unavailable at once.
+	ChooserCalls = Limiter{InFlight: 32, PerKey: 8, Waiting: 32, WaitingPerKey: 8}
 	// ClassWaits limits the claims that wait for a class, up to MaxClassWait. Beyond it, a claim is answered at once from what is known.
 	ClassWaits = Limiter{InFlight: 250, PerKey: 125, Waiting: 250, WaitingPerKey: 125}
 	// LiveReads limits the reads of the API server for claims that name an object which is not known. It protects the API server. Those

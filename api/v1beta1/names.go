@@ -186,6 +186,8 @@ const (
 	// ConditionUseEnforced is True for a ClaimKind with classes.use if the API server itself checks who may use the class that a claim
 	// names.
 	ConditionUseEnforced = "UseEnforced"
+	// ConditionChooserReady is True for a ClaimKind with the strategy External whose chooser answers the leader.
+	ConditionChooserReady = "ChooserReady"
 	// ReasonServed means that claims are bound, or classes offered, as registered.
 	ReasonServed = "Served"
 	// ReasonNotInstalled means that the API server serves no such resource.
@@ -291,6 +293,21 @@ const (
 	ReasonSchemaUnknown = "SchemaUnknown"
 	// ReasonNeededToStart means that a cluster needs such claims before a replica of classbind can run.
 	ReasonNeededToStart = "NeededToStart"
+	// ReasonAnswering means that the chooser answers. The other reasons mean that it gives no answer in time, that there is no connection,
+	// that the answer is invalid or has another epoch than its status, or that it has another code of gRPC.
+	ReasonAnswering     = "Answering"
+	ReasonTimeout       = "Timeout"
+	ReasonConnection    = "Connection"
+	ReasonInvalid       = "Invalid"
+	ReasonEpoch         = "Epoch"
+	ReasonUnimplemented = "Unimplemented"
+	ReasonFailed        = "Failed"
+	// ReasonBusy, ReasonCircuitOpen, ReasonNamespaceCircuitOpen and ReasonOwnNamespace say why the chooser was not asked. Too many
+	// questions are open, it did not answer before, it did not answer claims of the namespace, or it runs in that namespace.
+	ReasonBusy                 = "Busy"
+	ReasonCircuitOpen          = "CircuitOpen"
+	ReasonNamespaceCircuitOpen = "NamespaceCircuitOpen"
+	ReasonOwnNamespace         = "OwnNamespace"
 	// ReasonNoDefaultStorageClass and ReasonDefaultStorageClass report whether the API server gives claims a StorageClass.
 	ReasonNoDefaultStorageClass = "NoDefaultStorageClass"
 	ReasonDefaultStorageClass   = "DefaultStorageClass"

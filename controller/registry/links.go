@@ -106,7 +106,7 @@ func (r *Registration) classKindsLookedAt(ctx context.Context, claimKind client.
 	for _, named := range k.Spec.Classes.Kinds {
 		names = append(names, named.Name)
 	}
-	if len(k.Spec.Classes.Fits) > 0 || k.Spec.Classes.Partition != nil || k.Spec.Choice.Score != "" {
+	if len(k.Spec.Classes.Fits) > 0 || k.Spec.Classes.Partition != nil || k.Spec.Choice.Score != "" || k.Spec.Choice.External != nil {
 		serving, _ := classKindsServing(ctx, r.Resources.reader, k)
 		for _, c := range serving {
 			names = append(names, c.Name)

@@ -205,6 +205,21 @@ func use(of outcomes, k *v1beta1.ClaimKind) (c metav1.Condition) {
 	return ofPolicy(k, outcome, known, c, "who may use a class is not checked as registered")
 }
 
+// chooserReady reports whether the chooser answers this replica, for a kind that has one. Until that is known, the last one stays.
+func (s *Writer) chooserReady(k *v1beta1.ClaimKind) (c metav1.Condition) {
+	if k.Spec.Choice.External == nil {
+		return c
+	}
+	state, known := s.Choosers.StateOf(k.Name)
+	switch c = met(v1beta1.ConditionChooserReady, v1beta1.ReasonAnswering, "the chooser answers"); {
+	case !known:
+		c = last(k.Status.Conditions, v1beta1.ConditionChooserReady)
+	case state.Reason != "":
+		c = failed(c, state.Reason, "the chooser at %s does not answer: %s", k.Spec.Choice.External.Address(), state.Message)
+	}
+	return c
+}
+
 // ofPolicy is the condition without a fault, and unmet with one. Until the leader knows, that of the last one stays.
 func ofPolicy(
 	k *v1beta1.ClaimKind, outcome webhookconfig.PolicyOutcome, known bool, c metav1.Condition, unmet string,

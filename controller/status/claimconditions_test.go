@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/chooser"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/latebinding"
@@ -226,6 +227,43 @@ func (d decided) Outcome(claimKind string) (webhookconfig.PolicyOutcome, bool) {
 }
 
 func (decided) OnChange(context.Context, func(string)) {}
+
+// choosing are choosers of which one is known.
+type choosing struct{ state *chooser.State }
+
+func (c choosing) StateOf(string) (s chooser.State, known bool) {
+	if c.state != nil {
+		s = *c.state
+	}
+	return s, c.state != nil
+}
+
+func (choosing) OnChange(context.Context, func(string)) {}
+
+func TestChooserReady(t *testing.T) {
+	external := &v1beta1.External{Service: &v1beta1.ChooserService{Namespace: "prices", Name: "chooser", Port: 8443}}
+	for name, tc := range map[string]struct {
+		reason   string
+		external *v1beta1.External
+		state    *chooser.State
+		want     string // as conditionText has it
+	}{
+		"None":    {reason: "We should say nothing of a kind without a chooser.", state: &chooser.State{}},
+		"Unknown": {reason: "We should leave what the last leader said.", external: external, want: "True/Old: as it was"},
+		"Answers": {reason: "We should say that it answers.", external: external, state: &chooser.State{}, want: "True/Answering: the chooser answers"},
+		"Fails": {
+			reason: "We should say where it is, and what is wrong.", external: external, state: &chooser.State{Reason: "Timeout", Message: "too late"},
+			want: "False/Timeout: the chooser at chooser.prices.svc:8443 does not answer: too late",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := &v1beta1.ClaimKind{Spec: v1beta1.ClaimKindSpec{Choice: v1beta1.Choice{External: tc.external}}}
+			k.Status.Conditions = []metav1.Condition{met(v1beta1.ConditionChooserReady, "Old", "as it was")}
+			got := (&Writer{Choosers: choosing{tc.state}}).chooserReady(k)
+			assert.Equal(t, tc.want, conditionText(&got), tc.reason)
+		})
+	}
+}
 
 // TestPolicyConditions has what became of the policies of a claim kind, for the default class and for the use of classes.
 func TestPolicyConditions(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/chooser"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/controller/loop"
@@ -52,6 +53,7 @@ type Writer struct {
 	Claims                     claims   // a *latebinding.Claims
 	ClaimEntries, ClassEntries entries  // of a webhookconfig.Configurator
 	Defaults, Uses             policies // the webhookconfig.Policies of these two kinds
+	Choosers                   choosers // a *chooser.Choosers
 	Client                     client.Client
 	Live                       client.Reader // from the API server itself
 
@@ -87,6 +89,12 @@ type claims interface {
 	OfClasses(classes *inventory.Classes) (claims int64, known, complete bool)
 	Problem(claimKind string) error
 	LateProblem(claimKind string) error
+	OnChange(ctx context.Context, call func(claimKind string))
+}
+
+// choosers know which of them answer.
+type choosers interface {
+	StateOf(claimKind string) (s chooser.State, known bool)
 	OnChange(ctx context.Context, call func(claimKind string))
 }
 
@@ -155,6 +163,7 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(loop.RequestsFrom(s.Claims.OnChange, countsDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.Defaults.OnChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.Uses.OnChange, statusDelay)).
+		WatchesRawSource(loop.RequestsFrom(s.Choosers.OnChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.Registration.OnRegistered, statusDelay)).
 		Complete(loop.ByName(s.reconcileClaimKind))
 	if err != nil {
@@ -274,7 +283,7 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 	late, counted := s.describeClaims(k, view.Kind.Counted, ready)
 	setConditions(&k.Status.Conditions, k.Generation, ready, setDefaults(k, view), s.describePaths(k, view), read,
 		s.claimExpressions(k, view), relatedKnown(s.RelatedKinds.RelatedState(name)), late, counted,
-		defaulting(s.Defaults, k), use(s.Uses, k), storage, letsClustersStart(k))
+		defaulting(s.Defaults, k), use(s.Uses, k), storage, letsClustersStart(k), s.chooserReady(k))
 	s.counted.Notify(name)
 	result := ctrl.Result{}
 	if storage.Type != "" || ready.Status == metav1.ConditionFalse {

@@ -92,7 +92,7 @@ func native(value any) any {
 	case types.Null:
 		return nil
 	case *Object:
-		return v.whole()
+		return v.Whole()
 	case ref.Val: // A scalar: all else is held as JSON is decoded.
 		return v.Value()
 	default:
@@ -100,15 +100,15 @@ func native(value any) any {
 	}
 }
 
-// whole is what is held as JSON is decoded, without fields that are too long.
-func (o *Object) whole() map[string]any {
+// Whole is what is held as JSON is decoded, without fields that are too long.
+func (o *Object) Whole() map[string]any {
 	all := map[string]any{}
 	nodes := o.fields.nodes
 	for i := o.node + 1; i < nodes[o.node].end; i = nodes[i].end {
 		switch v := o.values[i].(type) {
 		case nil, *types.Err:
 		case parent:
-			all[nodes[i].name] = o.part(i).whole()
+			all[nodes[i].name] = o.part(i).Whole()
 		default:
 			all[nodes[i].name] = native(v)
 		}

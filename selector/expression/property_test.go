@@ -38,7 +38,7 @@ func (e *Expression) says(in *Input) said {
 func (e *Expression) projected(in *Input) *Input {
 	p := *in
 	p.Claim = NewFields(e.Looks(Claim)...).Project(in.Claim.(map[string]any))
-	p.Class = NewFields(e.Looks(Class)...).Project(in.Class.whole())
+	p.Class = NewFields(e.Looks(Class)...).Project(in.Class.Whole())
 	p.Namespace = NewFields(e.Looks(Namespace)...).Project(in.Namespace.(map[string]any))
 	p.Related = map[string]any{}
 	for name, related := range in.Related {
@@ -124,7 +124,7 @@ func checkCondition(t *testing.T, e *Expression, in *Input, want said) {
 	require.NoError(t, issues.Err(), condition)
 	program, err := conditionEnv().Program(compiled)
 	require.NoError(t, err)
-	got, _, err := program.Eval(map[string]any{"object": in.Claim, Class: in.Class.whole(), Namespace: in.Namespace})
+	got, _, err := program.Eval(map[string]any{"object": in.Claim, Class: in.Class.Whole(), Namespace: in.Namespace})
 	if _, isBool := want.value.(bool); !isBool {
 		require.Error(t, err, condition)
 		return

@@ -26,6 +26,7 @@ type ForClaims struct {
 	SelectorFrom   *expression.Expression
 	Fits           []*Fit
 	Score          *expression.Expression
+	Shown          *Shown // to the chooser, nil without one
 	Seed           *expression.Expression
 	Usage          []Usage
 	PartitionOf    *expression.Expression // of a claim
@@ -161,6 +162,7 @@ func compile(k *v1beta1.ClaimKind) *ForClaims {
 		r.addFit(&r.Fits, "spec.classes.fits", f, ofBoth)
 	}
 	r.Score = r.compile("spec.choice.score", s.Choice.Score, expression.Number, ofBoth)
+	r.addShown(s.Choice.External)
 	r.Seed = r.compile(SeedField, s.Choice.Seed.Expression, expression.Text, ofClaim)
 	r.addUsage(s)
 	if s.Classes.Partition != nil {
@@ -290,10 +292,10 @@ func ReadsClaimAlone(e *expression.Expression) bool {
 	return !e.Uses(expression.Namespace) && !e.Uses(expression.Related) && !e.Uses(expression.Request)
 }
 
-// IsEmpty reports whether there is no expression.
+// IsEmpty reports whether there is no expression, and no chooser.
 func (r *ForClaims) IsEmpty() bool {
 	return len(r.Related) == 0 && r.BindWhen == nil && r.SelectorFrom == nil && len(r.Fits) == 0 && r.Score == nil &&
-		r.Seed == nil && len(r.Usage) == 0 && r.PartitionClass == nil
+		r.Shown == nil && r.Seed == nil && len(r.Usage) == 0 && r.PartitionClass == nil
 }
 
 // CoversNamespace reports whether all these paths are read of the claim's Namespace.

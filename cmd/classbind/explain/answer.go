@@ -319,7 +319,7 @@ func because(e *selector.Explanation) string {
 	}
 	strategy := string(kind.Strategy.Name)
 	switch {
-	case n == 1:
+	case n == 1 && kind.External == nil: // A chooser may also give none.
 		return text
 	case kind.Strategy.Depends != "":
 		return fmt.Sprintf("%s; which one %s draws depends on %s", text, strategy, kind.Strategy.Depends)

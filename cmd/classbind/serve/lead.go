@@ -114,7 +114,8 @@ func (l *leadership) term(ctx context.Context) error {
 		Snapshot: s.registration.Inventory.Snapshot, Registration: s.registration, ClassKinds: s.registration.ClassKinds,
 		RelatedKinds: s.registration.RelatedKinds, Resources: s.registration.Resources, Claims: s.claims,
 		ClaimEntries: configurator.ClaimEntries(), ClassEntries: configurator.ClassEntries(), Defaults: defaults, Uses: uses,
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
+		Choosers: s.choosers,
+		Client:   mgr.GetClient(), Live: mgr.GetAPIReader(),
 	}
 	err = errors.Join(configurator.SetupWithManager(mgr), defaults.SetupWithManager(mgr), uses.SetupWithManager(mgr),
 		memory.SetupWithManager(mgr), writer.SetupWithManager(mgr))

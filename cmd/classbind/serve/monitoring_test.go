@@ -16,6 +16,7 @@ import (
 
 	"github.com/classbind/classbind/certs"
 	"github.com/classbind/classbind/controller/access"
+	"github.com/classbind/classbind/controller/chooser"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
@@ -84,6 +85,7 @@ func ourMetrics(t *testing.T) map[string][]string {
 	require.NoError(t, (&certs.Gate{}).RegisterMetrics())
 	require.NoError(t, webhook.NewMetrics(inventory.Snapshot).Register())
 	require.NoError(t, access.NewReviews(nil).RegisterMetrics())
+	require.NoError(t, chooser.New().RegisterMetrics())
 	require.NoError(t, latebinding.NewMetrics(nil).Register())
 	require.NoError(t, Build{}.RegisterMetrics())
 	require.NoError(t, loop.RegisterMetrics())

@@ -35,6 +35,7 @@ import (
 	"github.com/classbind/classbind/certs"
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/controller/access"
+	"github.com/classbind/classbind/controller/chooser"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/controller/loop"
@@ -156,14 +157,18 @@ func serve(ctx context.Context, o *options, own Build) error {
 	if err != nil {
 		return err
 	}
+	choosers := chooser.New()
+	choosers.Snapshot, choosers.Certificate = registration.Inventory.Snapshot, gate.GetCertificate
+	choosers.Secrets, choosers.Namespace = mgr.GetAPIReader(), o.namespace
 	s := &server{
 		options: o, log: log, scheme: scheme, cluster: cluster, mgr: mgr,
 		drain: newDrain(ctx, o.shutdownDelay), clients: clients, history: &history{reader: mgr.GetAPIReader()}, gate: gate,
-		registration: registration, claims: claims, metrics: webhook.NewMetrics(registration.Inventory.Snapshot),
+		registration: registration, claims: claims, choosers: choosers, metrics: webhook.NewMetrics(registration.Inventory.Snapshot),
 		decider: &selector.Decider{
 			Gates: []selector.Test{reviews.Gate()}, Grants: roles.Grants,
 			Waits: registration.Inventory.Waits, Broken: registration.ClassKinds.Broken,
 			Class: registration.LiveReads.NamedClass, Related: registration.LiveReads.RelatedObject,
+			Choose:   choosers.Choose,
 			Deadline: webhook.Deadline, Fresh: rand.Uint64, Now: time.Now, Costly: webhook.CostlyDecisions(true),
 		},
 	}
@@ -171,7 +176,7 @@ func serve(ctx context.Context, o *options, own Build) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(registration.RegisterMetrics(), reviews.RegisterMetrics(), gate.RegisterMetrics(), s.metrics.Register(),
+	err = errors.Join(registration.RegisterMetrics(), reviews.RegisterMetrics(), choosers.RegisterMetrics(), gate.RegisterMetrics(), s.metrics.Register(),
 		claims.Metrics.Register(), own.RegisterMetrics(), loop.RegisterMetrics())
 	if err != nil {
 		return fmt.Errorf("cannot register the metrics: %w", err)
@@ -186,6 +191,7 @@ func serve(ctx context.Context, o *options, own Build) error {
 	}
 	err = addAll(mgr, map[string]manager.Runnable{
 		"certificates":     source,
+		"choosers":         choosers,
 		"certificate gate": gate,
 		"clients":          clients,
 		"leadership":       &leadership{server: s, guard: guard, opened: registration.Opening.Opened()},
@@ -239,6 +245,7 @@ type server struct {
 	gate         *certs.Gate
 	registration *registry.Registration
 	claims       *latebinding.Claims
+	choosers     *chooser.Choosers
 	decider      *selector.Decider // of claims, when they are created and later
 	metrics      *webhook.Metrics
 }

@@ -1,0 +1,638 @@
+package chooser
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	chooserv1 "github.com/classbind/classbind/api/chooser/v1"
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/certs/certtest"
+	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/selectortest"
+)
+
+// server is a chooser.
+type server struct {
+	chooserv1.UnimplementedChooserServer
+
+	address string
+	running *grpc.Server
+	epoch   atomic.Pointer[string]
+	asked   atomic.Int64
+	rank    func(context.Context, *chooserv1.RankRequest) (*chooserv1.RankResponse, error)
+}
+
+func (s *server) Status(context.Context, *chooserv1.StatusRequest) (*chooserv1.StatusResponse, error) {
+	return &chooserv1.StatusResponse{Epoch: *s.epoch.Load()}, nil
+}
+
+func (s *server) Rank(ctx context.Context, r *chooserv1.RankRequest) (*chooserv1.RankResponse, error) {
+	s.asked.Add(1)
+	return s.rank(ctx, r)
+}
+
+func (s *server) setEpoch(epoch string) { s.epoch.Store(&epoch) }
+
+// world is a CA with a chooser, and the side of classbind.
+type world struct {
+	ca        *certtest.Pair
+	server    *server
+	choosers  *Choosers
+	external  *v1beta1.External
+	l         *connection
+	presented atomic.Pointer[tls.Certificate]
+	secret    string // the name of one with the client certificate
+}
+
+func leaf(t testing.TB, ca *certtest.Pair, template *x509.Certificate) *tls.Certificate {
+	t.Helper()
+	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	pair := ca.Sign(t, template)
+	return &tls.Certificate{Certificate: pair.Chain, PrivateKey: pair.Key}
+}
+
+func bundleOf(ca *certtest.Pair) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Certificate.Raw})
+}
+
+func poolOf(ca *certtest.Pair) *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.Certificate)
+	return pool
+}
+
+// newWorld has a chooser that puts the candidates in the reverse order.
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	w := &world{ca: certtest.NewCA(t), server: &server{rank: func(_ context.Context, r *chooserv1.RankRequest) (*chooserv1.RankResponse, error) {
+		order := &chooserv1.Order{}
+		for i := range r.GetCandidates() {
+			order.Ids = append(order.Ids, r.GetCandidates()[len(r.GetCandidates())-1-i].GetId())
+		}
+		return ordered(r.GetEpoch(), 0, order), nil
+	}}}
+	w.server.setEpoch("one")
+	w.presented.Store(leaf(t, w.ca, &x509.Certificate{}))
+	w.choosers = New()
+	w.choosers.Certificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return w.presented.Load(), nil }
+	return w
+}
+
+// serve at the address of the chooser, or at a new one, until the test ends.
+func (w *world) serve(t testing.TB, change func(*tls.Config), options ...grpc.ServerOption) {
+	t.Helper()
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*leaf(t, w.ca, &x509.Certificate{})},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: poolOf(w.ca),
+	}
+	if change != nil {
+		change(config)
+	}
+	listener, err := net.Listen("tcp", cmp.Or(w.server.address, "127.0.0.1:0"))
+	require.NoError(t, err)
+	w.server.address = listener.Addr().String()
+	running := grpc.NewServer(append(options, grpc.Creds(credentials.NewTLS(config)))...)
+	chooserv1.RegisterChooserServer(running, w.server)
+	w.server.running = running
+	done := make(chan struct{})
+	go func() { defer close(done); _ = running.Serve(listener) }()
+	t.Cleanup(func() { running.Stop(); <-done })
+}
+
+// connect without asking for the status again later.
+func (w *world) connect(t testing.TB, timeout string) {
+	t.Helper()
+	w.external = &v1beta1.External{
+		Host: w.server.address, CABundle: bundleOf(w.ca), Timeout: timeout,
+		ClientCertificate: v1beta1.ChooserClientCertificate{SecretName: w.secret},
+		Fields:            v1beta1.ChooserFields{Class: []v1beta1.Place{{Path: ".metadata.name"}}},
+	}
+	w.l = w.choosers.newConnection("claims.test", w.external)
+	w.choosers.connections.Store(&map[string]*connection{"claims.test": w.l})
+	t.Cleanup(func() { _ = w.l.conn.Close() })
+	w.l.poll(t.Context())
+}
+
+func (w *world) question(names ...string) *selector.Question {
+	claims := selectortest.ClaimKind(func(s *v1beta1.ClaimKindSpec) {
+		s.Choice = v1beta1.Choice{Strategy: v1beta1.ByChooser, External: w.external}
+	})
+	claims.Name = "claims.test"
+	classes := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.test"}}
+	classes.Spec.ClaimKinds = []v1beta1.ClaimKindLink{{Name: claims.Name}}
+	kind := inventory.NewClassKind(classes, schema.GroupVersionKind{Group: "test", Version: "v1", Kind: "Gold"}, false, claims)
+	q := &selector.Question{Kind: selector.NewClaimKind(claims, classes), Namespace: "team", Claim: "{}"}
+	for _, name := range names {
+		content := map[string]any{"metadata": map[string]any{"name": name}}
+		q.Candidates = append(q.Candidates, kind.NewClass(&metav1.ObjectMeta{Name: name}, content))
+	}
+	return q
+}
+
+func (w *world) ask(t testing.TB, names ...string) (answer string) {
+	t.Helper()
+	return w.askFor(t, w.question(names...))
+}
+
+func (w *world) askFor(t testing.TB, q *selector.Question) string {
+	t.Helper()
+	a := w.choosers.Choose(t.Context(), q)
+	text := a.String()
+	for _, c := range a.Order {
+		text += " " + c.Name
+	}
+	if a.Exclusive {
+		text += " alone"
+	}
+	return text
+}
+
+// counted is a metric of the claim kind.
+func (w *world) counted(t *testing.T, metric string) float64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(w.choosers.answers, w.choosers.unknown)
+	return controllertest.Scraped(t, registry)[metric]
+}
+
+func ordered(epoch string, valid time.Duration, order *chooserv1.Order) *chooserv1.RankResponse {
+	return &chooserv1.RankResponse{Epoch: epoch, ValidFor: durationpb.New(valid), Answer: &chooserv1.RankResponse_Order{Order: order}}
+}
+
+// garbage is what a chooser writes instead of messages.
+type garbage struct{}
+
+func (garbage) Name() string                { return "proto" }
+func (garbage) Marshal(any) ([]byte, error) { return []byte("\xff\xff\xff"), nil }
+func (garbage) Unmarshal([]byte, any) error { return nil }
+
+func TestAnswers(t *testing.T) {
+	manyIDs := make([]string, 100_000)
+	for i := range manyIDs {
+		manyIDs[i] = strconv.Itoa(i)
+	}
+	none := &chooserv1.RankResponse{Epoch: "one", Answer: &chooserv1.RankResponse_None{None: &chooserv1.None{Message: "no"}}}
+	for name, tc := range map[string]struct {
+		reason   string
+		response *chooserv1.RankResponse
+		err      error
+		want     string
+		outcome  string // in the metric
+		unknown  float64
+	}{
+		"Order": {
+			reason:   "We should read an order.",
+			response: ordered("one", 0, &chooserv1.Order{Ids: []string{"2", "0"}}),
+			want:     "Order c a", outcome: "Order",
+		},
+		"Exclusive": {
+			reason:   "We should read that others are not to be given.",
+			response: ordered("one", 0, &chooserv1.Order{Ids: []string{"1", "1"}, Exclusive: true}),
+			want:     "Order b alone", outcome: "Order",
+		},
+		"Unknown": {
+			reason:   "We should ignore what the question does not have, and count it.",
+			response: ordered("one", 0, &chooserv1.Order{Ids: []string{"3", "-1", "01", "", "a", "1"}}),
+			want:     "Order b", outcome: "Order", unknown: 5,
+		},
+		"AllUnknown": {
+			reason:   "An order without a candidate should be no answer.",
+			response: ordered("one", 0, &chooserv1.Order{Ids: []string{"7"}, Exclusive: true}),
+			want:     "Unavailable=Invalid", outcome: "Invalid", unknown: 1,
+		},
+		"EmptyOrder": {
+			reason:   "An empty order should be no answer.",
+			response: ordered("one", 0, &chooserv1.Order{}),
+			want:     "Unavailable=Invalid", outcome: "Invalid",
+		},
+		"None": {reason: "We should read that there is none.", response: none, want: "None", outcome: "None"},
+		"NoOpinion": {
+			reason:   "We should read that there is no opinion.",
+			response: &chooserv1.RankResponse{Epoch: "one", Answer: &chooserv1.RankResponse_NoOpinion{}},
+			want:     "NoOpinion", outcome: "NoOpinion",
+		},
+		"Nothing": {
+			reason:   "A message without an answer should be none.",
+			response: &chooserv1.RankResponse{Epoch: "one"},
+			want:     "Unavailable=Invalid", outcome: "Invalid",
+		},
+		"ManyIDs": {
+			reason:   "We should read no more than a limit.",
+			response: ordered("one", 0, &chooserv1.Order{Ids: manyIDs}),
+			want:     "Unavailable=TooLarge", outcome: "TooLarge",
+		},
+		"Large": {
+			reason: "We should read no long message.",
+			response: &chooserv1.RankResponse{Epoch: "one", Answer: &chooserv1.RankResponse_None{
+				None: &chooserv1.None{Message: strings.Repeat("x", 5<<20)},
+			}},
+			want: "Unavailable=TooLarge", outcome: "TooLarge",
+		},
+		"OtherEpoch": {
+			reason:   "An answer from other data than those of Status should not count.",
+			response: ordered("two", 0, &chooserv1.Order{Ids: []string{"0"}}),
+			want:     "Unavailable=Epoch", outcome: "Epoch",
+		},
+		"Unimplemented": {
+			reason: "A program that is no chooser should be reported.",
+			err:    status.Error(codes.Unimplemented, "unknown method"),
+			want:   "Unavailable=Unimplemented", outcome: "Unimplemented",
+		},
+		"Failed": {
+			reason: "Another code should be a failure.",
+			err:    errors.New("no database"),
+			want:   "Unavailable=Failed", outcome: "Failed",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.server.rank = func(context.Context, *chooserv1.RankRequest) (*chooserv1.RankResponse, error) {
+				return tc.response, tc.err
+			}
+			w.serve(t, nil)
+			w.connect(t, "1s")
+			assert.Equal(t, tc.want, w.ask(t, "a", "b", "c"), tc.reason)
+			assert.InDelta(t, 1, w.counted(t, "chooser_answers_total claim_kind=claims.test outcome="+tc.outcome), 0, tc.reason)
+			assert.InDelta(t, tc.unknown, w.counted(t, "chooser_unknown_ids_total claim_kind=claims.test"), 0, tc.reason)
+		})
+	}
+}
+
+// TestConnections tries choosers with which there is no call.
+func TestConnections(t *testing.T) {
+	other := certtest.NewCA(t)
+	for name, tc := range map[string]struct {
+		reason string
+		serve  func(*testing.T, *world)
+		want   string
+		state  string
+	}{
+		"Good": {
+			reason: "We should ask a chooser of the CA that the ClaimKind names.",
+			serve:  func(t *testing.T, w *world) { t.Helper(); w.serve(t, nil) },
+			want:   "Order b a",
+		},
+		"WrongCA": {
+			reason: "We should not trust another CA.",
+			serve: func(t *testing.T, w *world) {
+				t.Helper()
+				w.serve(t, func(c *tls.Config) { c.Certificates[0] = *leaf(t, other, &x509.Certificate{}) })
+			},
+			want: "Unavailable=Connection", state: "signed by unknown authority",
+		},
+		"Expired": {
+			reason: "We should not trust an expired certificate.",
+			serve: func(t *testing.T, w *world) {
+				t.Helper()
+				expired := leaf(t, w.ca, &x509.Certificate{NotAfter: time.Now().Add(-time.Minute)})
+				w.serve(t, func(c *tls.Config) { c.Certificates[0] = *expired })
+			},
+			want: "Unavailable=Connection", state: "expired",
+		},
+		"NotMutual": {
+			reason: "We should not talk to a program that lets everybody in.",
+			serve: func(t *testing.T, w *world) {
+				t.Helper()
+				w.serve(t, func(c *tls.Config) { c.ClientAuth = tls.NoClientCert })
+			},
+			want: "Unavailable=Connection", state: "asks for no client certificate",
+		},
+		"DoesNotTrustUs": {
+			reason: "A chooser should be able to refuse us.",
+			serve: func(t *testing.T, w *world) {
+				t.Helper()
+				w.serve(t, func(c *tls.Config) { c.ClientCAs = poolOf(other) })
+			},
+			want: "Unavailable=Connection",
+		},
+		"Garbage": {
+			reason: "What is no message should be reported as such.",
+			serve:  func(t *testing.T, w *world) { t.Helper(); w.serve(t, nil, grpc.ForceServerCodec(garbage{})) },
+			want:   "Unavailable=Invalid", state: "unmarshal",
+		},
+		"Nobody": {
+			reason: "We should not wait for a connection.",
+			serve:  func(t *testing.T, w *world) { t.Helper(); w.serve(t, nil); w.server.running.Stop() },
+			want:   "Unavailable=Connection",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			tc.serve(t, w)
+			w.connect(t, "1s")
+			assert.Equal(t, tc.want, w.ask(t, "a", "b"), tc.reason)
+			state, known := w.choosers.StateOf("claims.test")
+			assert.True(t, known)
+			assert.Contains(t, state.Message, tc.state, tc.reason)
+			assert.Equal(t, strings.HasPrefix(tc.want, "Order"), state.Reason == "", tc.reason)
+		})
+	}
+}
+
+func TestNotAsked(t *testing.T) {
+	w := newWorld(t)
+	w.serve(t, nil)
+	w.connect(t, "1s")
+	q := w.question("a")
+	q.Claim = strings.Repeat("x", v1beta1.MaxChooserRequestBytes)
+	assert.Equal(t, "Unavailable=TooLarge", w.askFor(t, q), "We should send no long question.")
+	w.external.Service, w.external.Host = &v1beta1.ChooserService{Namespace: "team", Name: "chooser", Port: 443}, ""
+	assert.Equal(t, "Unavailable=OwnNamespace", w.ask(t, "a"), "A chooser should not be asked about claims of its own namespace.")
+	assert.Zero(t, w.server.asked.Load())
+}
+
+// TestHangs proves that claims of a namespace which make the chooser hang hold up no others.
+func TestHangs(t *testing.T) {
+	w := newWorld(t)
+	good := w.server.rank
+	w.server.rank = func(ctx context.Context, r *chooserv1.RankRequest) (*chooserv1.RankResponse, error) {
+		if r.GetClaim() == "{}" {
+			return good(ctx, r)
+		}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	w.serve(t, nil)
+	w.connect(t, "1s")
+	hangs := func() *selector.Question {
+		q := w.question("a", "b")
+		q.Namespace, q.Claim = "hostile", "hang"
+		return q
+	}
+	short := *w.external
+	short.Timeout = "10ms"
+
+	var running sync.WaitGroup
+	for range v1beta1.ChooserCalls.PerKey {
+		running.Go(func() { assert.Equal(t, "Unavailable=Timeout", w.askFor(t, hangs())) })
+	}
+	require.Eventually(t, func() bool { return w.server.asked.Load() == int64(v1beta1.ChooserCalls.PerKey) }, time.Minute, time.Millisecond)
+	assert.Equal(t, "Unavailable=Busy", w.askFor(t, hangs()), "A namespace should not have more calls.")
+	assert.Equal(t, "Order b a", w.ask(t, "a", "b"), "Another namespace should be answered.")
+	running.Wait()
+	assert.Equal(t, "Unavailable=NamespaceCircuitOpen", w.askFor(t, hangs()), "A namespace that times out should wait no longer.")
+	assert.Equal(t, "Order b a", w.ask(t, "a", "b"), "Another namespace should still be answered.")
+	w.l.poll(t.Context())
+	assert.Equal(t, "Unavailable=NamespaceCircuitOpen", w.askFor(t, hangs()), "A good status should not mean that its claims are answered.")
+	w.l.now = func() time.Time { return time.Now().Add(namespaceRest) }
+	w.l.poll(t.Context())
+	q := hangs()
+	q.Kind.External = &short
+	assert.Equal(t, "Unavailable=Timeout", w.askFor(t, q), "It should be tried again later.")
+}
+
+// TestCircuit tries sequences of calls: c, t and a are calls of the namespaces 1, 2 that fail to connect, time out or are answered; S and F
+// are a good and a failed status.
+func TestCircuit(t *testing.T) {
+	for name, tc := range map[string]struct{ reason, calls, one, two string }{
+		"New":            {"It should be closed at first.", "", "", ""},
+		"Connections":    {"Five failed connections should open it.", "c1 c1 c2 c1 c1", "CircuitOpen", "CircuitOpen"},
+		"Four":           {"Four should not.", "c1 c1 c1 c1", "", ""},
+		"NotInARow":      {"An answer should end a row.", "c1 c1 c1 c1 a2 c1", "", ""},
+		"Statuses":       {"Failed statuses should count.", "F c1 F F F", "CircuitOpen", "CircuitOpen"},
+		"OneNamespace":   {"One namespace should open its own alone.", "t1 t1 t1 t1 t1 t1", "NamespaceCircuitOpen", ""},
+		"TwoNamespaces":  {"Timeouts of two namespaces should open it.", "t1 t2 t1 t1 t2", "CircuitOpen", "CircuitOpen"},
+		"Interleaved":    {"Answers of others should keep it closed.", "t1 t1 a2 t1 a2 t1 t1", "NamespaceCircuitOpen", ""},
+		"OnlyStatus":     {"An answer should not close it.", "c1 c1 c1 c1 c1 a1", "CircuitOpen", "CircuitOpen"},
+		"Status":         {"A good status should close it.", "c1 c1 c1 c1 c1 S", "", ""},
+		"StatusOfAll":    {"A good status should not close that of a namespace.", "t1 t1 t1 t1 t1 S", "NamespaceCircuitOpen", ""},
+		"NamespaceRests": {"It should later.", "t1 t1 t1 t1 t1 + S", "", ""},
+		"NamespaceStays": {"Time alone should not.", "t1 t1 t1 t1 t1 +", "NamespaceCircuitOpen", ""},
+		"Recovers":       {"An answer should forget the timeouts of a namespace.", "t1 t1 t1 t1 a1 t1", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, now := circuit{of: map[string]*namespaceCircuit{}}, time.Unix(0, 0)
+			reasons := map[byte]string{'c': v1beta1.ReasonConnection, 't': v1beta1.ReasonTimeout, 'a': ""}
+			for call := range strings.FieldsSeq(tc.calls) {
+				switch call {
+				case "S":
+					c.record(State{}, now)
+				case "F":
+					c.record(State{Reason: v1beta1.ReasonConnection}, now)
+				case "+":
+					now = now.Add(namespaceRest)
+				default:
+					c.called(call[1:], reasons[call[0]], now)
+				}
+			}
+			assert.Equal(t, tc.one, c.refuses("1"), tc.reason)
+			assert.Equal(t, tc.two, c.refuses("2"), tc.reason)
+		})
+	}
+}
+
+func TestCache(t *testing.T) {
+	w := newWorld(t)
+	valid, answer := 10*time.Second, (func(*chooserv1.RankRequest) *chooserv1.RankResponse)(nil)
+	answer = func(r *chooserv1.RankRequest) *chooserv1.RankResponse {
+		best := r.GetCandidates()[0]
+		for _, c := range r.GetCandidates() {
+			if c.GetClass() > best.GetClass() {
+				best = c
+			}
+		}
+		return ordered(*w.server.epoch.Load(), valid, &chooserv1.Order{Ids: []string{best.GetId()}, Exclusive: true})
+	}
+	w.server.rank = func(_ context.Context, r *chooserv1.RankRequest) (*chooserv1.RankResponse, error) {
+		return answer(r), nil
+	}
+	w.serve(t, nil)
+	w.connect(t, "1s")
+	now := time.Unix(1000, 0)
+	w.l.now = func() time.Time { return now }
+	asks := func(times int64, reason string, q *selector.Question, want string) {
+		t.Helper()
+		before := w.server.asked.Load()
+		assert.Equal(t, want, w.askFor(t, q), reason)
+		assert.Equal(t, times, w.server.asked.Load()-before, reason)
+	}
+	q := w.question("a", "b", "c")
+	asks(1, "We should ask first.", q, "Order c alone")
+	asks(0, "We should not ask again.", q, "Order c alone")
+	assert.InDelta(t, 1, w.counted(t, "chooser_answers_total claim_kind=claims.test outcome=Cached"), 0)
+	asks(0, "Nor in another order of the draw.", w.question("c", "a", "b"), "Order c alone")
+	asks(1, "We should ask about other candidates.", w.question("a", "b"), "Order b alone")
+	other := w.question("a", "b", "c")
+	other.Claim = `{"spec": {}}`
+	asks(1, "We should ask for another claim.", other, "Order c alone")
+	dry := w.question("a", "b", "c")
+	dry.DryRun = true
+	asks(1, "We should ask for a dry run.", dry, "Order c alone")
+	asks(0, "And remember that as such.", dry, "Order c alone")
+	newer := w.question("a", "b", "c")
+	newer.Kind.Revision.Generation++
+	asks(1, "We should ask for another revision.", newer, "Order c alone")
+	now = now.Add(valid + time.Second)
+	valid = time.Hour
+	asks(1, "We should ask again after that time.", q, "Order c alone")
+	now = now.Add(v1beta1.MaxChooserAnswerAge + time.Second)
+	asks(1, "No answer should be kept for longer than a minute.", q, "Order c alone")
+	w.server.setEpoch("two")
+	asks(0, "We should not know of a new epoch.", q, "Order c alone")
+	w.l.poll(t.Context())
+	asks(1, "We should ask in a new epoch.", q, "Order c alone")
+	w.server.setEpoch("three")
+	asks(1, "An answer of an epoch that Status confirms should count at once.", other, "Order c alone")
+	assert.Equal(t, "three", *w.l.epoch.Load())
+	asks(1, "But not be kept: its question had another.", other, "Order c alone")
+	asks(0, "The next should.", other, "Order c alone")
+	valid = -time.Second
+	now = now.Add(2 * v1beta1.MaxChooserAnswerAge)
+	asks(1, "We should ask again.", q, "Order c alone")
+	asks(1, "An answer should not be kept without a time.", q, "Order c alone")
+	valid = time.Minute
+	answer = func(*chooserv1.RankRequest) *chooserv1.RankResponse {
+		return &chooserv1.RankResponse{Epoch: "three", ValidFor: durationpb.New(valid), Answer: &chooserv1.RankResponse_None{}}
+	}
+	asks(1, "We should be told that there is none.", q, "None")
+	asks(1, "We should not keep that.", q, "None")
+	answer = func(*chooserv1.RankRequest) *chooserv1.RankResponse {
+		return &chooserv1.RankResponse{ValidFor: durationpb.New(valid), Epoch: "three"}
+	}
+	asks(1, "We should be told nothing.", q, "Unavailable=Invalid")
+	asks(1, "We should not keep that.", q, "Unavailable=Invalid")
+}
+
+// TestRotation proves that new certificates lose no call.
+func TestRotation(t *testing.T) {
+	w := newWorld(t)
+	w.serve(t, nil)
+	w.connect(t, "1s")
+	require.Equal(t, "Order b a", w.ask(t, "a", "b"))
+	next := certtest.NewCA(t)
+	w.presented.Store(leaf(t, next, &x509.Certificate{}))
+	changed := *w.external
+	changed.CABundle = append(bundleOf(w.ca), bundleOf(next)...)
+	w.l.external.Store(&changed)
+	assert.Equal(t, "Order b a", w.ask(t, "a", "b"), "A connection should outlive its certificates.")
+	w.server.running.Stop()
+	w.ca = next
+	w.serve(t, nil)
+	require.Eventually(t, func() bool {
+		w.l.poll(t.Context())
+		return w.ask(t, "a", "b") == "Order b a"
+	}, time.Minute, 10*time.Millisecond, "The next connection should have the new ones.")
+}
+
+func TestSecret(t *testing.T) {
+	w := newWorld(t)
+	w.serve(t, nil)
+	w.choosers.Certificate = nil // It should not be used.
+	certificate := leaf(t, w.ca, &x509.Certificate{})
+	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
+	require.NoError(t, err)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "classbind-system", Name: "classbind-chooser"}, Data: map[string][]byte{
+		corev1.TLSCertKey:       pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}),
+		corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+	}}
+	w.choosers.Secrets, w.choosers.Namespace = fake.NewClientBuilder().WithObjects(secret).Build(), "classbind-system"
+	w.secret = secret.Name
+	w.connect(t, "1s")
+	assert.Equal(t, "Order b a", w.ask(t, "a", "b"), "We should present the certificate of the Secret.")
+}
+
+// TestStart follows a chooser that is restarted, and proves that nothing is left in the end.
+func TestStart(t *testing.T) {
+	before := runtime.NumGoroutine()
+	t.Run("Runs", func(t *testing.T) {
+		w := newWorld(t)
+		w.serve(t, nil)
+		w.external = &v1beta1.External{
+			Host: w.server.address, CABundle: bundleOf(w.ca), Timeout: "1s",
+			Fields: v1beta1.ChooserFields{Class: []v1beta1.Place{{Path: ".metadata.name"}}},
+		}
+		kind := w.question("a").Kind
+		var registered atomic.Bool
+		registered.Store(true)
+		w.choosers.Snapshot = func() selector.Snapshot {
+			if !registered.Load() {
+				return nil
+			}
+			return selector.Snapshot{kind.Name: &selector.View{Kind: kind}, "others.test": &selector.View{Kind: &selector.ClaimKind{}}}
+		}
+		changes := make(chan string, 100)
+		w.choosers.OnChange(t.Context(), func(name string) { changes <- name })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.choosers.Start(ctx) }()
+		isAnswered := func() bool { return w.ask(t, "a", "b") == "Order b a" }
+		require.Eventually(t, isAnswered, time.Minute, 10*time.Millisecond, "A registration should have a connection soon.")
+		assert.Equal(t, kind.Name, <-changes)
+
+		w.server.running.Stop()
+		require.Eventually(t, func() bool { return !isAnswered() }, time.Minute, 10*time.Millisecond)
+		for range v1beta1.MaxChooserFailures {
+			w.ask(t, "a", "b")
+		}
+		assert.Equal(t, "Unavailable=CircuitOpen", w.ask(t, "a", "b"), "A chooser that is gone should not be tried for each claim.")
+		w.serve(t, nil)
+		require.Eventually(t, isAnswered, time.Minute, 10*time.Millisecond, "One that is back should be asked.")
+
+		registered.Store(false)
+		require.Eventually(t, func() bool { return w.ask(t, "a", "b") == "Unavailable=Connection" }, time.Minute, 10*time.Millisecond)
+		_, known := w.choosers.StateOf(kind.Name)
+		assert.False(t, known, "A registration that is gone should have no state.")
+		registered.Store(true)
+		require.Eventually(t, isAnswered, time.Minute, 10*time.Millisecond)
+		cancel()
+		require.NoError(t, <-done)
+	})
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before }, time.Minute, 10*time.Millisecond, "No goroutine should be left.")
+}
+
+func BenchmarkChoose(b *testing.B) {
+	for _, candidates := range []int{3, 100} {
+		names := make([]string, candidates)
+		for i := range names {
+			names[i] = fmt.Sprintf("class-%03d", i)
+		}
+		for name, valid := range map[string]time.Duration{"Cached": time.Minute, "Asked": 0} {
+			b.Run(fmt.Sprint(name, candidates), func(b *testing.B) {
+				w := newWorld(b)
+				good := w.server.rank
+				w.server.rank = func(ctx context.Context, r *chooserv1.RankRequest) (*chooserv1.RankResponse, error) {
+					response, err := good(ctx, r)
+					response.ValidFor = durationpb.New(valid)
+					return response, err
+				}
+				w.serve(b, nil)
+				w.connect(b, "1s")
+				q := w.question(names...)
+				for b.Loop() {
+					if a := w.choosers.Choose(b.Context(), q); a.Outcome != selector.ChooserOrdered {
+						b.Fatal(a.String())
+					}
+				}
+			})
+		}
+	}
+}

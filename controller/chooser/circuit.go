@@ -1,0 +1,101 @@
+package chooser
+
+import (
+	"sync"
+	"time"
+
+	"github.com/classbind/classbind/api/v1beta1"
+)
+
+// namespaceRest is how long the circuit of a namespace stays open, at least: a good status says nothing about its claims.
+const namespaceRest = 30 * time.Second
+
+// circuit keeps claims from waiting for a chooser that does not answer. It opens after MaxChooserFailures calls in a row that fail or, if
+// they are of two namespaces at least, time out. Status alone closes it. A namespace has a circuit of its own, which its timeouts open.
+type circuit struct {
+	mu       sync.Mutex // guards all below
+	polled   bool
+	status   State // by the last Status
+	open     bool
+	failures int
+	timeouts run
+	of       map[string]*namespaceCircuit
+}
+
+// run of timeouts without an answer between them.
+type run struct {
+	length  int
+	first   string // its namespace
+	several bool   // namespaces
+}
+
+// namespaceCircuit is open from MaxChooserFailures timeouts in a row on.
+type namespaceCircuit struct {
+	timeouts int
+	last     time.Time
+}
+
+// refuses returns why no call may be made for a namespace; empty, one may.
+func (c *circuit) refuses(namespace string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch of := c.of[namespace]; {
+	case c.open:
+		return v1beta1.ReasonCircuitOpen
+	case of != nil && of.timeouts >= v1beta1.MaxChooserFailures:
+		return v1beta1.ReasonNamespaceCircuitOpen
+	}
+	return ""
+}
+
+// called records the end of a call for a namespace.
+func (c *circuit) called(namespace, reason string, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch reason {
+	case v1beta1.ReasonConnection:
+		c.failures++
+	case v1beta1.ReasonTimeout:
+		if c.timeouts.length == 0 {
+			c.timeouts.first = namespace
+		}
+		c.timeouts.length++
+		c.timeouts.several = c.timeouts.several || c.timeouts.first != namespace
+		of := c.of[namespace]
+		if of == nil {
+			of = &namespaceCircuit{}
+			c.of[namespace] = of
+		}
+		of.timeouts, of.last = of.timeouts+1, now
+	default: // It answered.
+		c.failures, c.timeouts = 0, run{}
+		delete(c.of, namespace)
+	}
+	c.open = c.open || c.failures >= v1beta1.MaxChooserFailures || c.timeouts.several && c.timeouts.length >= v1beta1.MaxChooserFailures
+}
+
+// record the outcome of Status, and reports whether it differs from the last.
+func (c *circuit) record(s State, now time.Time) (changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changed = !c.polled || c.status.Reason != s.Reason
+	c.polled, c.status = true, s
+	if s.Reason != "" {
+		c.failures++
+		c.open = c.open || c.failures >= v1beta1.MaxChooserFailures
+		return changed
+	}
+	c.open, c.failures, c.timeouts = false, 0, run{}
+	for namespace, of := range c.of {
+		if now.Sub(of.last) >= namespaceRest {
+			delete(c.of, namespace)
+		}
+	}
+	return changed
+}
+
+func (c *circuit) lastStatus() (State, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.status, c.polled
+}

@@ -1,0 +1,266 @@
+package chooser
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/resolver/dns"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	chooserv1 "github.com/classbind/classbind/api/chooser/v1"
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/fair"
+	"github.com/classbind/classbind/selector/recovered"
+	"github.com/classbind/classbind/selector/truncate"
+)
+
+// How a connection is made, and found to be dead. gRPC resolves the name of the chooser again when a connection fails.
+const (
+	connectTimeout = 2 * time.Second
+	firstBackoff   = 100 * time.Millisecond
+	longestBackoff = 5 * time.Second
+	keepaliveTime  = 10 * time.Second
+	keepaliveWait  = 2 * time.Second
+)
+
+func init() { dns.SetMinResolutionInterval(longestBackoff) } // Nothing else here uses gRPC.
+
+// connection is that to the chooser of one claim kind.
+type connection struct {
+	choosers  *Choosers
+	claimKind string
+	address   string
+	external  atomic.Pointer[v1beta1.External]
+	// conn has one connection. It is nil, and err says why, for an address that gRPC cannot parse.
+	conn *grpc.ClientConn
+	err  error
+
+	circuit circuit
+	limiter *fair.Limiter // by the namespace of the claim
+	// answers are by the hash of their question, and texts by their shownClass.
+	answers, texts *utilcache.LRUExpireCache
+	// epoch is that of the last Status, and polls are the calls of it: claims share one.
+	epoch atomic.Pointer[string]
+	polls singleflight.Group
+	// secret is the client certificate of a Secret, and secretRead when it was read.
+	secret     atomic.Pointer[tls.Certificate]
+	secretRead time.Time
+	now        func() time.Time
+
+	end sync.Once
+	// ended is closed when it stops.
+	ended chan struct{}
+}
+
+func (c *Choosers) newConnection(claimKind string, e *v1beta1.External) *connection {
+	l := &connection{
+		choosers: c, claimKind: claimKind, address: e.Address(), now: time.Now, ended: make(chan struct{}),
+		circuit: circuit{of: map[string]*namespaceCircuit{}}, limiter: fair.NewLimiter(v1beta1.ChooserCalls),
+	}
+	l.answers = utilcache.NewLRUExpireCacheWithClock(v1beta1.MaxChooserAnswers, clock{l})
+	l.texts = utilcache.NewLRUExpireCacheWithClock(v1beta1.MaxChooserAnswers, clock{l})
+	l.epoch.Store(new(string))
+	l.external.Store(e)
+	l.conn, l.err = grpc.NewClient("dns:///"+l.address,
+		grpc.WithTransportCredentials(mutual{credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13}), l.tls}),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout, Backoff: backoff.Config{
+			BaseDelay: firstBackoff, MaxDelay: longestBackoff,
+			Multiplier: backoff.DefaultConfig.Multiplier, Jitter: backoff.DefaultConfig.Jitter,
+		}}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveWait}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(v1beta1.MaxChooserResponseBytes),
+			grpc.MaxCallSendMsgSize(v1beta1.MaxChooserRequestBytes)),
+		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithIdleTimeout(0))
+	return l
+}
+
+// clock of a cache.
+type clock struct{ of *connection }
+
+func (c clock) Now() time.Time { return c.of.now() }
+
+// run asks for the status, and connects again as soon as a connection ends, until it stops.
+func (l *connection) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var running sync.WaitGroup
+	running.Go(func() { recovered.Rounds(ctx, l.poll, wait.Jitter(pollInterval, pollJitter)) })
+	if l.conn != nil {
+		running.Go(func() { _ = recovered.Again(ctx, func(ctx context.Context) error { l.keepConnected(ctx); return nil }) })
+	}
+	select {
+	case <-ctx.Done():
+	case <-l.ended:
+	}
+	cancel()
+	running.Wait()
+	if l.conn != nil {
+		_ = l.conn.Close() // It is gone then.
+	}
+}
+
+func (l *connection) keepConnected(ctx context.Context) {
+	for state := l.conn.GetState(); l.conn.WaitForStateChange(ctx, state); state = l.conn.GetState() {
+		if l.conn.Connect(); l.isConnected() { // Connect does nothing unless the connection is idle.
+			l.poll(ctx) // It closes the circuit.
+		}
+	}
+}
+
+func (l *connection) stop() { l.end.Do(func() { close(l.ended) }) }
+
+// poll asks for the status. All that ask at once share the answer.
+func (l *connection) poll(ctx context.Context) {
+	done := l.polls.DoChan("", func() (any, error) { return nil, recovered.Do(func() error { l.askStatus(ctx); return nil }) })
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+func (l *connection) askStatus(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), v1beta1.MaxChooserTimeout) // The first to ask may leave before others.
+	defer cancel()
+	state := State{}
+	if err := l.readSecret(ctx); err != nil {
+		logf.FromContext(ctx).Info("Cannot read the client certificate for a chooser", "claimKind", l.claimKind, "error", err.Error())
+	}
+	var answer *chooserv1.StatusResponse
+	err := l.err
+	if err == nil {
+		answer, err = chooserv1.NewChooserClient(l.conn).Status(ctx, &chooserv1.StatusRequest{})
+	}
+	switch {
+	case err != nil:
+		state = State{reasonOf(err), truncate.String(status.Convert(err).Message(), v1beta1.MaxMessageBytes)}
+	case len(answer.GetEpoch()) > v1beta1.MaxChooserEpochBytes:
+		state = State{v1beta1.ReasonInvalid, fmt.Sprintf("its epoch is longer than %d bytes", v1beta1.MaxChooserEpochBytes)}
+	default:
+		epoch := answer.GetEpoch()
+		l.epoch.Store(&epoch)
+	}
+	ready := 0.
+	if state.Reason == "" {
+		ready = 1
+	}
+	l.choosers.ready.WithLabelValues(l.claimKind).Set(ready)
+	if l.circuit.record(state, l.now()) {
+		l.choosers.states.Notify(l.claimKind)
+		logf.FromContext(ctx).Info("The status of a chooser has changed", "claimKind", l.claimKind, "reason", state.Reason,
+			"message", state.Message)
+	}
+}
+
+// reasonOf a failed call; empty, it did not fail.
+func reasonOf(err error) string {
+	switch status.Code(err) {
+	case codes.OK:
+		return ""
+	case codes.DeadlineExceeded, codes.Canceled:
+		return v1beta1.ReasonTimeout
+	case codes.Unavailable:
+		return v1beta1.ReasonConnection
+	case codes.Unimplemented:
+		return v1beta1.ReasonUnimplemented
+	case codes.ResourceExhausted:
+		return v1beta1.ReasonTooLarge
+	case codes.Internal: // What is no answer, as gRPC says it.
+		return v1beta1.ReasonInvalid
+	default:
+		return v1beta1.ReasonFailed
+	}
+}
+
+// isConnected reports whether a call needs to wait for no connection.
+func (l *connection) isConnected() bool {
+	return l.conn != nil && l.conn.GetState() == connectivity.Ready
+}
+
+// readSecret reads the client certificate again, if it is time. One that cannot be read stays as it was.
+func (l *connection) readSecret(ctx context.Context) error {
+	name := l.external.Load().ClientCertificate.SecretName
+	if name == "" || l.secret.Load() != nil && l.now().Sub(l.secretRead) < secretInterval {
+		return nil
+	}
+	secret := &corev1.Secret{}
+	if err := l.choosers.Secrets.Get(ctx, client.ObjectKey{Namespace: l.choosers.Namespace, Name: name}, secret); err != nil {
+		return fmt.Errorf("cannot read the Secret %q: %w", name, err)
+	}
+	certificate, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return fmt.Errorf("cannot use the Secret %q: %w", name, err)
+	}
+	l.secret.Store(&certificate)
+	l.secretRead = l.now()
+	return nil
+}
+
+// tls is made for each connection, with the newest certificates.
+func (l *connection) tls() (*tls.Config, error) {
+	e := l.external.Load()
+	config := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}}
+	if len(e.CABundle) > 0 {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(e.CABundle) {
+			return nil, errors.New("choice.external.caBundle has no certificate")
+		}
+	}
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		if e.ClientCertificate.SecretName == "" {
+			return l.choosers.Certificate(nil)
+		}
+		if certificate := l.secret.Load(); certificate != nil {
+			return certificate, nil
+		}
+		return nil, fmt.Errorf("the Secret %q has not been read", e.ClientCertificate.SecretName)
+	}
+	return config, nil
+}
+
+// mutual has a configuration for each connection, and none with a server that asks for no client certificate.
+type mutual struct {
+	credentials.TransportCredentials
+
+	config func() (*tls.Config, error)
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (m mutual) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	config, err := m.config()
+	if err != nil {
+		return nil, nil, err
+	}
+	asked, certificate := false, config.GetClientCertificate
+	config.GetClientCertificate = func(r *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		asked = true
+		return certificate(r)
+	}
+	conn, info, err := credentials.NewTLS(config).ClientHandshake(ctx, authority, raw)
+	if err == nil && !asked {
+		_ = conn.Close() // It is not used.
+		return nil, nil, errors.New("the chooser asks for no client certificate")
+	}
+	return conn, info, err
+}
+
+// Clone implements credentials.TransportCredentials.
+func (m mutual) Clone() credentials.TransportCredentials { return m }

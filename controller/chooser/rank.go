@@ -1,0 +1,209 @@
+package chooser
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	chooserv1 "github.com/classbind/classbind/api/chooser/v1"
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/rules"
+)
+
+// choose asks the chooser, unless it is known what it answers, or that it does not. The outcome is for the metric; empty, the answer has
+// it.
+func (l *connection) choose(ctx context.Context, q *selector.Question) (answer selector.Answer, outcome string) {
+	e := q.Kind.External
+	if e.Service != nil && string(e.Service.Namespace) == q.Namespace {
+		return unavailable(v1beta1.ReasonOwnNamespace), ""
+	}
+	texts, size := make([]string, len(q.Candidates)), len(q.Claim)
+	for i, c := range q.Candidates {
+		texts[i] = l.textOf(q.Kind.Rules.Shown, c)
+		if size += len(texts[i]); size > v1beta1.MaxChooserRequestBytes {
+			return unavailable(v1beta1.ReasonTooLarge), ""
+		}
+	}
+	epoch, sorted := *l.epoch.Load(), byClass(q.Candidates)
+	key := keyOf(q, texts, sorted, epoch)
+	if kept, ok := l.answers.Get(key); ok {
+		return kept.(ranking).of(q, sorted), cached // It has nothing else.
+	}
+	if reason := l.circuit.refuses(q.Namespace); reason != "" {
+		return unavailable(reason), ""
+	}
+	request := requestOf(q, texts, sorted, epoch)
+	if proto.Size(request) > v1beta1.MaxChooserRequestBytes {
+		return unavailable(v1beta1.ReasonTooLarge), ""
+	}
+	done, err := l.limiter.Take(ctx, q.Namespace) // It never waits.
+	if err != nil {
+		return unavailable(v1beta1.ReasonBusy), ""
+	}
+	defer done()
+	r, valid, reason := l.call(ctx, q, request)
+	if reason != "" {
+		return unavailable(reason), ""
+	}
+	if valid > 0 && r.outcome != selector.ChooserNone && *l.epoch.Load() == epoch {
+		l.answers.Add(key, r, min(valid, v1beta1.MaxChooserAnswerAge))
+	}
+	return r.of(q, sorted), string(r.outcome)
+}
+
+// call the chooser within its timeout, and record what that says of it: a reason why there is no answer, or how long that is valid.
+func (l *connection) call(
+	ctx context.Context, q *selector.Question, request *chooserv1.RankRequest,
+) (r ranking, valid time.Duration, reason string) {
+	within, cancel := context.WithTimeout(ctx, q.Kind.External.Wait())
+	defer cancel()
+	began, reason := time.Now(), v1beta1.ReasonConnection
+	if l.isConnected() {
+		response, err := chooserv1.NewChooserClient(l.conn).Rank(within, request)
+		if reason = reasonOf(err); err == nil {
+			reason = l.confirm(within, response.GetEpoch())
+		}
+		if reason == "" {
+			r, reason = l.read(response, len(q.Candidates))
+		}
+		valid = response.GetValidFor().AsDuration()
+	}
+	if !q.DryRun {
+		l.choosers.seconds.WithLabelValues(l.claimKind).Observe(time.Since(began).Seconds())
+	}
+	if ctx.Err() == nil { // Else the claim did not wait for all of the timeout.
+		l.circuit.called(q.Namespace, reason, l.now())
+	}
+	return r, valid, reason
+}
+
+// confirm that an answer has the epoch of Status, which is asked for again if it differs: the chooser may have got new data.
+func (l *connection) confirm(ctx context.Context, epoch string) (reason string) {
+	if *l.epoch.Load() == epoch {
+		return ""
+	}
+	l.poll(ctx)
+	switch {
+	case *l.epoch.Load() == epoch:
+		return ""
+	case ctx.Err() != nil:
+		return v1beta1.ReasonTimeout
+	}
+	return v1beta1.ReasonEpoch
+}
+
+// requestOf a question. The identifier of a candidate is its position among the sorted.
+func requestOf(q *selector.Question, texts []string, sorted []int, epoch string) *chooserv1.RankRequest {
+	r := &chooserv1.RankRequest{
+		ClaimKind: q.Kind.Name, Revision: revisionOf(q.Kind), Epoch: epoch, Seed: q.Seed, DryRun: q.DryRun, Claim: q.Claim,
+		Candidates: make([]*chooserv1.Candidate, len(texts)),
+	}
+	for id, i := range sorted {
+		r.Candidates[i] = &chooserv1.Candidate{Id: strconv.Itoa(id), Class: texts[i]}
+	}
+	return r
+}
+
+func revisionOf(k *selector.ClaimKind) string {
+	return string(k.Revision.UID) + "/" + strconv.FormatInt(k.Revision.Generation, 10)
+}
+
+// ranking is an answer that does not keep the classes: order has their positions among the sorted candidates, at most 100.
+type ranking struct {
+	outcome   selector.ChoiceOutcome
+	exclusive bool
+	order     []uint8
+	message   string
+}
+
+// read an answer, or return the reason Invalid.
+func (l *connection) read(response *chooserv1.RankResponse, candidates int) (r ranking, reason string) {
+	switch of := response.GetAnswer().(type) {
+	case *chooserv1.RankResponse_None:
+		return ranking{outcome: selector.ChooserNone, message: of.None.GetMessage()}, ""
+	case *chooserv1.RankResponse_NoOpinion:
+		return ranking{outcome: selector.ChooserNoOpinion}, ""
+	}
+	r.outcome, r.exclusive = selector.ChooserOrdered, response.GetOrder().GetExclusive()
+	named, unknown := make([]bool, candidates), 0
+	for _, id := range response.GetOrder().GetIds() {
+		i, err := strconv.ParseUint(id, 10, 8)
+		switch {
+		case err != nil || int(i) >= candidates || strconv.FormatUint(i, 10) != id:
+			unknown++
+		case !named[i]:
+			named[i] = true
+			r.order = append(r.order, uint8(i))
+		}
+	}
+	if unknown > 0 {
+		l.choosers.unknown.WithLabelValues(l.claimKind).Add(float64(unknown))
+	}
+	if len(r.order) == 0 {
+		return r, v1beta1.ReasonInvalid
+	}
+	return r, ""
+}
+
+// of a question, with its candidates.
+func (r ranking) of(q *selector.Question, sorted []int) selector.Answer {
+	a := selector.Answer{Outcome: r.outcome, Exclusive: r.exclusive, Message: r.message, Order: make([]*inventory.Class, len(r.order))}
+	for i, id := range r.order {
+		a.Order[i] = q.Candidates[sorted[id]]
+	}
+	return a
+}
+
+// shownClass is a class as a chooser sees it.
+type shownClass struct {
+	fields *rules.Shown
+	class  *inventory.Class
+}
+
+// maxKeptText limits the text of a class that is kept. It protects memory: all have at most 4 MiB.
+const maxKeptText = 1 << 10
+
+// textOf a class, which nearly always is what it was for the last claim.
+func (l *connection) textOf(fields *rules.Shown, c *inventory.Class) string {
+	if kept, ok := l.texts.Get(shownClass{fields, c}); ok {
+		return kept.(string) // It has nothing else.
+	}
+	text := fields.Class(c.Fields)
+	if len(text) <= maxKeptText {
+		l.texts.Add(shownClass{fields, c}, text, v1beta1.MaxChooserAnswerAge)
+	}
+	return text
+}
+
+// keyOf a question is a hash of all that an answer may depend on, but for the seed and the order of the draw.
+func keyOf(q *selector.Question, texts []string, sorted []int, epoch string) [sha256.Size]byte {
+	var all []byte
+	write := func(parts ...string) {
+		for _, p := range parts {
+			all = append(binary.AppendUvarint(all, uint64(len(p))), p...)
+		}
+	}
+	write(revisionOf(q.Kind), epoch, strconv.FormatBool(q.DryRun), q.Claim)
+	for _, i := range sorted {
+		c := q.Candidates[i]
+		write(c.Kind.Name, c.Namespace, c.Name, texts[i])
+	}
+	return sha256.Sum256(all)
+}
+
+// byClass are the positions of candidates in an order that does not depend on the draw.
+func byClass(candidates []*inventory.Class) []int {
+	sorted := make([]int, len(candidates))
+	for i := range sorted {
+		sorted[i] = i
+	}
+	slices.SortFunc(sorted, func(a, b int) int { return inventory.Compare(candidates[a], candidates[b]) })
+	return sorted
+}
