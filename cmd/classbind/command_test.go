@@ -68,7 +68,8 @@ func TestPlugin(t *testing.T) {
 	for _, program := range []string{"kubectl-classbind", "/usr/local/bin/kubectl-classbind", "kubectl-classbind.exe"} {
 		out, err := runAs(t, program, "explain", "--help")
 		require.NoError(t, err)
-		assert.Contains(t, out, "Usage:\n  kubectl classbind explain (KIND/NAME... | KIND NAME... | -f FILES)", "As a plugin of kubectl, we should print kubectl's command.")
+		assert.Contains(t, out, "Usage:\n  kubectl classbind explain (KIND/NAME... | KIND NAME... | -f FILES)",
+			"As a plugin of kubectl, we should print kubectl's command.")
 		assert.Contains(t, out, "  kubectl classbind explain -f claim.yaml\n", "The examples should work as they are.")
 		assert.Contains(t, out, "\n  kubectl classbind explain PostgreSQLInstance/gitlab-database", "The examples should work as they are.")
 	}

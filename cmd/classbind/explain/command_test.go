@@ -227,7 +227,11 @@ func TestExplainReads(t *testing.T) {
 		want       []string // names of claims
 		err        string
 	}{
-		"File": {reason: "We should read a file.", args: []string{"-f", "claims/a.yaml", "--offline", "classes/kinds.yaml", "--offline", "classes/deep"}, want: []string{"mine"}},
+		"File": {
+			reason: "We should read a file.",
+			args:   []string{"-f", "claims/a.yaml", "--offline", "classes/kinds.yaml", "--offline", "classes/deep"},
+			want:   []string{"mine"},
+		},
 		"Folder": {
 			reason: "We should read what kubectl reads of a folder.",
 			args:   []string{"-f", "claims", "--offline", "classes/kinds.yaml", "--offline", "classes/deep"},

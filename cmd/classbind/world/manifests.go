@@ -166,18 +166,25 @@ func (r *fileReader) readPath(ctx context.Context, named string) (all Manifests,
 		all = append(all, found...)
 		return err
 	})
-	const recursive = "-R reads folders, too"
-	switch {
-	case err == nil && !read && len(folders) > 0:
-		err = fmt.Errorf("cannot read %q: the folder has no file that ends in .yaml, .yml or .json, but %s: %s",
-			named, output.Count(len(folders), "folder"), recursive)
-	case err == nil && !read:
-		err = fmt.Errorf("cannot read %q: the folder has no file that ends in .yaml, .yml or .json", named)
-	case err == nil && len(folders) > 0:
-		_, _ = fmt.Fprintf(r.Progress, "note: %q has %s, which the command does not read: %s\n",
-			named, output.Count(len(folders), "folder"), recursive)
+	if err == nil {
+		err = r.unread(named, len(folders), read)
 	}
 	return all, err
+}
+
+// unread notes the folders in a folder that are not read. It returns an error if nothing is.
+func (r *fileReader) unread(named string, folders int, read bool) error {
+	const recursive = "-R reads folders, too"
+	switch {
+	case read && folders > 0:
+		_, _ = fmt.Fprintf(r.Progress, "note: %q has %s, which the command does not read: %s\n", named, output.Count(folders, "folder"), recursive)
+	case folders > 0:
+		return fmt.Errorf("cannot read %q: the folder has no file that ends in .yaml, .yml or .json, but %s: %s",
+			named, output.Count(folders, "folder"), recursive)
+	case !read:
+		return fmt.Errorf("cannot read %q: the folder has no file that ends in .yaml, .yml or .json", named)
+	}
+	return nil
 }
 
 // readRegular reads a regular file within the limit.
