@@ -43,6 +43,7 @@ var advised = map[string]string{
 	"kubectl patch x --type json --patch '[{":                "TestSetDefault",
 	"kubectl patch x --type merge --patch 'x'":               "TestMarkPatch",
 	"kubectl apply -k deploy":                                "install.md",
+	"kubectl apply -k deploy/components/policies":            "TestPoliciesNotPermitted",
 	"kubectl get -o yaml --show-managed-fields":              "explain-and-status.md",
 	"kubectl annotate classkind x x=true":                    "TestOneBadClassKind",
 	"kubectl annotate classkind x x-":                        "TestOneBadClassKind",

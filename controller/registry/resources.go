@@ -168,6 +168,11 @@ func (r *Registration) ProbeClaims(ctx context.Context, k *v1beta1.ClaimKind, ve
 	return r.Resources.permitted(ctx, k.Resource(), verbs...)
 }
 
+// ProbePolicies returns why classbind cannot write policies of a resource, such as validatingadmissionpolicies, nil if it can.
+func (r *Registration) ProbePolicies(ctx context.Context, resource string) error {
+	return r.Resources.permitted(ctx, resource+".admissionregistration.k8s.io", "create")
+}
+
 // probe returns a resource with which classbind can do this.
 func (r *Resources) probe(ctx context.Context, resource, version string, verbs ...string) (cluster.Resource, error) {
 	found, err := r.lookUp(ctx, resource, version, verbs...)

@@ -179,23 +179,28 @@ func relatedKnown(related registry.State) (c metav1.Condition) {
 	return failed(metav1.Condition{Type: v1beta1.ConditionRelatedKnown}, related.Reason, "%s", related.Message)
 }
 
+// outcomes returns what became of the policy of a claim kind, false if that is not known.
+type outcomes interface {
+	Outcome(claimKind string) (webhookconfig.PolicyOutcome, bool)
+}
+
 // defaulting reports whether the API server itself gives the default class, for a kind that asks for it.
-func (s *Writer) defaulting(k *v1beta1.ClaimKind) (c metav1.Condition) {
+func defaulting(of outcomes, k *v1beta1.ClaimKind) (c metav1.Condition) {
 	if k.Spec.Admission.Defaulting != v1beta1.DefaultingPolicy {
 		return c
 	}
-	outcome, known := s.Defaults.Outcome(k.Name)
+	outcome, known := of.Outcome(k.Name)
 	c = met(v1beta1.ConditionDefaultedByPolicy, v1beta1.ReasonConfigured,
 		fmt.Sprintf("the API server itself gives the default class %s to claims without a selector", outcome.Class))
 	return ofPolicy(k, outcome, known, c, "claims without a selector come to classbind")
 }
 
 // use does the same for whether the API server itself checks who may use a class.
-func (s *Writer) use(k *v1beta1.ClaimKind) (c metav1.Condition) {
+func use(of outcomes, k *v1beta1.ClaimKind) (c metav1.Condition) {
 	if k.Spec.Classes.Use == nil {
 		return c
 	}
-	outcome, known := s.Uses.Outcome(k.Name)
+	outcome, known := of.Outcome(k.Name)
 	c = met(v1beta1.ConditionUseEnforced, v1beta1.ReasonEnforced, "the API server itself checks who may use the class that a claim names")
 	return ofPolicy(k, outcome, known, c, "who may use a class is not checked as registered")
 }

@@ -233,14 +233,12 @@ func TestPolicyConditions(t *testing.T) {
 	const toUs, unchecked = "claims without a selector come to classbind: ", "who may use a class is not checked as registered: "
 	byPolicy := v1beta1.ClaimKindSpec{Admission: v1beta1.Admission{Defaulting: v1beta1.DefaultingPolicy}}
 	checked := v1beta1.ClaimKindSpec{Classes: v1beta1.Classes{Use: &v1beta1.Use{Subject: v1beta1.UseByNamespace}}}
-	defaulting := func(o decided, k *v1beta1.ClaimKind) metav1.Condition { return (&Writer{Defaults: o}).defaulting(k) }
-	use := func(o decided, k *v1beta1.ClaimKind) metav1.Condition { return (&Writer{Uses: o}).use(k) }
 	faulty := func(reason, text string) decided {
 		return decided{name: {Fault: &inventory.Fault{Reason: reason, Text: text}}}
 	}
 	for test, tc := range map[string]struct {
 		reason  string
-		of      func(decided, *v1beta1.ClaimKind) metav1.Condition
+		of      func(outcomes, *v1beta1.ClaimKind) metav1.Condition
 		spec    v1beta1.ClaimKindSpec
 		isNew   bool // There is no condition yet.
 		decided decided
@@ -270,8 +268,9 @@ func TestPolicyConditions(t *testing.T) {
 			want: "True/Enforced: the API server itself checks who may use the class that a claim names",
 		},
 		"NotPermitted": {
-			reason: "We should say what mends it.", of: use, spec: checked, decided: faulty(v1beta1.ReasonNotPermitted, "no: apply deploy/ of this release"),
-			want: "False/NotPermitted: " + unchecked + "no: apply deploy/ of this release",
+			reason: "We should name what to install.", of: use, spec: checked,
+			decided: faulty(v1beta1.ReasonNotPermitted, "no: install the component policies"),
+			want:    "False/NotPermitted: " + unchecked + "no: install the component policies",
 		},
 	} {
 		t.Run(test, func(t *testing.T) {

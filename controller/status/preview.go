@@ -11,6 +11,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
@@ -60,6 +61,7 @@ func (p *Preview) ClaimKind(ctx context.Context, k *v1beta1.ClaimKind) (problems
 	for _, state := range p.Registration.ProbeRelated(ctx, kind.RelatedKinds()) {
 		problems = append(problems, state.Message)
 	}
+	problems = append(problems, p.policies(ctx, k)...)
 	switch {
 	case k.Spec.WhenUnmatched == v1beta1.BindLater:
 		err := p.Registration.ProbeClaims(ctx, k, "list", "watch", "patch")
@@ -69,6 +71,26 @@ func (p *Preview) ClaimKind(ctx context.Context, k *v1beta1.ClaimKind) (problems
 	}
 	// Last: many schemas may use up the deadline of the review.
 	return append(problems, mistyped(p.Registration.Types(ctx, k))...)
+}
+
+// policies says which of the policies that a ClaimKind asks for classbind may not write. Without an answer, it says nothing.
+func (p *Preview) policies(ctx context.Context, k *v1beta1.ClaimKind) (problems []string) {
+	permitted := func(resource string) outcomes {
+		return outcomeFunc(func(string) (o webhookconfig.PolicyOutcome, known bool) {
+			if err := p.Registration.ProbePolicies(ctx, resource); apierrors.IsForbidden(err) {
+				o.Fault = webhookconfig.NotPermitted(err)
+			}
+			return o, true
+		})
+	}
+	problems = append(problems, unmet(defaulting(permitted("mutatingadmissionpolicies"), k))...)
+	return append(problems, unmet(use(permitted("validatingadmissionpolicies"), k))...)
+}
+
+type outcomeFunc func(claimKind string) (webhookconfig.PolicyOutcome, bool)
+
+func (f outcomeFunc) Outcome(claimKind string) (webhookconfig.PolicyOutcome, bool) {
+	return f(claimKind)
 }
 
 // view of the claims of a kind, without a class, and the states of the class kinds that serve it.
@@ -172,8 +194,8 @@ func (p *Preview) unregistered(
 // unmet is the message of a condition that is not met, or may not be met. A schema that
 // allows anything is no reason to warn.
 func unmet(c metav1.Condition) []string {
-	if c.Status == metav1.ConditionTrue || c.Reason == v1beta1.ReasonSchemaUnknown {
-		return nil
+	if c.Type == "" || c.Status == metav1.ConditionTrue || c.Reason == v1beta1.ReasonSchemaUnknown {
+		return nil // It is not asked for, is met, or cannot be determined.
 	}
 	return []string{c.Message}
 }

@@ -100,7 +100,7 @@ type entries interface {
 
 // policies says which claim kinds have a policy.
 type policies interface {
-	Outcome(claimKind string) (outcome webhookconfig.PolicyOutcome, known bool)
+	outcomes
 	OnChange(ctx context.Context, call func(claimKind string))
 }
 
@@ -273,8 +273,8 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 	storage := storage(ctx, s.Live, k)
 	late, counted := s.describeClaims(k, view.Kind.Counted, ready)
 	setConditions(&k.Status.Conditions, k.Generation, ready, setDefaults(k, view), s.describePaths(k, view), read,
-		s.claimExpressions(k, view), relatedKnown(s.RelatedKinds.RelatedState(name)), late, counted, s.defaulting(k), s.use(k), storage,
-		letsClustersStart(k))
+		s.claimExpressions(k, view), relatedKnown(s.RelatedKinds.RelatedState(name)), late, counted,
+		defaulting(s.Defaults, k), use(s.Uses, k), storage, letsClustersStart(k))
 	s.counted.Notify(name)
 	result := ctrl.Result{}
 	if storage.Type != "" || ready.Status == metav1.ConditionFalse {

@@ -534,7 +534,7 @@ func TestPoliciesFail(t *testing.T) {
 				assert.Equal(t, lists, p.lists, "We should not try again whenever a class changes.")
 				assert.Equal(t, tc.want, p.reason(t), "We should remember why not.")
 				if name == "NotListed" {
-					assert.Contains(t, p.outcome(t).Fault.Text, "apply deploy/ of this release", "We should say how to mend it.")
+					assert.Contains(t, p.outcome(t).Fault.Text, "kubectl apply -k deploy/components/policies", "We should name what to install.")
 				}
 				p.checkNow()
 			}

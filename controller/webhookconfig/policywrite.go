@@ -89,6 +89,12 @@ func (p *Policies) write(
 	return failed, errors.Join(errs...)
 }
 
+// NotPermitted is the fault of a policy that classbind may not write.
+func NotPermitted(err error) *inventory.Fault {
+	return inventory.Faultf(v1beta1.ReasonNotPermitted, "%v: install the component policies of this release (kubectl apply -k "+
+		"deploy/components/policies), or set policies.enabled of the Helm chart", truncate.Error(err))
+}
+
 // faultOf an error is why a policy is not written, if that is not for this round to mend.
 func (p *Policies) faultOf(err error) *inventory.Fault {
 	switch {
@@ -98,9 +104,7 @@ func (p *Policies) faultOf(err error) *inventory.Fault {
 			Text:   fmt.Sprintf("the API server does not serve v1 of %s, as Kubernetes %s and later do", p.Kind.name, p.Kind.since),
 		}
 	case apierrors.IsForbidden(err):
-		return &inventory.Fault{
-			Reason: v1beta1.ReasonNotPermitted, Text: fmt.Sprintf("%v: apply deploy/ of this release", truncate.Error(err)),
-		}
+		return NotPermitted(err)
 	case apierrors.IsInvalid(err) && apierrors.HasStatusCause(err, metav1.CauseTypeForbidden):
 		// It is no 403, and its text describes us at length.
 		return &inventory.Fault{Reason: v1beta1.ReasonNotPermitted, Text: fmt.Sprintf("the author of a policy must be allowed to get its "+
