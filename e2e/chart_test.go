@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/classbind/classbind/e2e/assets"
 	"github.com/classbind/classbind/e2e/classbind"
@@ -37,12 +38,18 @@ func helm(t testing.TB, args ...string) (string, error) {
 func manifestsByName(t *testing.T, text string) map[string]map[string]any {
 	objects := map[string]map[string]any{}
 	for _, o := range documents(t, text) {
+		if inNoNamespace.Has(o.GetKind()) {
+			o.SetNamespace("") // An API server ignores it.
+		}
 		name := fmt.Sprintf("%s %s/%s", o.GroupVersionKind(), o.GetNamespace(), o.GetName())
 		require.NotContains(t, objects, name)
 		objects[name] = o.Object
 	}
 	return objects
 }
+
+// inNoNamespace are kinds that kustomize does not know, so that it gives them a namespace where it changes that of all objects.
+var inNoNamespace = sets.New("FlowSchema", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 
 // sameObjects proves that a chart renders what kustomize builds, but for two differences, which the README of the chart explains:
 // Helm makes the namespace of a release itself, and does not delete the CRDs.
@@ -51,9 +58,7 @@ func sameObjects(t *testing.T, kustomized, chart, values, namespace string) (ren
 	require.NoError(t, os.WriteFile(file, []byte(values), 0o600))
 	rendered = must(helm(t, "template", "classbind", chart, "--namespace="+namespace, "--skip-tests", "--values="+file))(t)
 	want, got := manifestsByName(t, kustomized), manifestsByName(t, rendered)
-	if namespace == classbind.Namespace {
-		delete(want, "/v1, Kind=Namespace /"+classbind.Namespace)
-	}
+	delete(want, "/v1, Kind=Namespace /"+namespace)
 	assert.ElementsMatch(t, slices.Collect(maps.Keys(want)), slices.Collect(maps.Keys(got)))
 	for name, object := range got {
 		u := unstructured.Unstructured{Object: object}
@@ -87,30 +92,37 @@ func TestChart(t *testing.T) {
 	}
 	const container = "/spec/template/spec/containers/0"
 	digest := strings.Repeat("5", 64)
-	const every = `{certificates: %s, clientCertificates: {enabled: true}, horizontalPodAutoscaler: {enabled: true},
-monitoring: {enabled: true}, networkPolicy: {enabled: true}}`
+	const every = `{certificates: %s, clientCertificates: {enabled: true}, flowSchemas: {enabled: true},
+horizontalPodAutoscaler: {enabled: true}, monitoring: {enabled: true}, networkPolicy: {enabled: true}, policies: {enabled: true}, priority: {enabled: true}}`
 	for name, tc := range map[string]struct {
 		values, installation string
 		components           []string
 		overlay, namespace   string // the rest of the kustomization, and the namespace of the release
 	}{
-		"Default":      {},
-		"OtherRelease": {namespace: "default"},
-		"RemovedCRDs":  {values: "{crds: {keep: false}}"},
-		"CertManager":  {values: "{certificates: cert-manager}", installation: certManager},
-		"Every":        {values: fmt.Sprintf(every, certsSelfSigned), components: components},
-		"EveryManaged": {values: fmt.Sprintf(every, certsCertManager), installation: certManager, components: components},
-		"Clients":      {values: "{clientCertificates: {enabled: true}}", components: components[:1]},
+		"Default":        {},
+		"OtherNamespace": {namespace: "platform"},
+		"RemovedCRDs":    {values: "{crds: {keep: false}}"},
+		"CertManager":    {values: "{certificates: cert-manager}", installation: certManager},
+		"Every":          {values: fmt.Sprintf(every, certsSelfSigned), components: components},
+		"EveryManaged":   {values: fmt.Sprintf(every, certsCertManager), installation: certManager, components: components},
+		"EveryElsewhere": {values: fmt.Sprintf(every, certsSelfSigned), components: components, namespace: "platform"},
+		"EveryManagedElsewhere": {
+			values: fmt.Sprintf(every, certsCertManager), installation: certManager, components: components, namespace: "platform",
+		},
+		"Clients":     {values: "{clientCertificates: {enabled: true}}", components: []string{"client-certificates"}},
+		"FlowSchemas": {values: "{flowSchemas: {enabled: true}}", components: []string{"flow-schemas"}},
+		"Policies":    {values: "{policies: {enabled: true}}", components: []string{"policies"}},
+		"Priority":    {values: "{priority: {enabled: true}}", components: []string{"priority"}},
 		"Autoscaler": {
-			values: "{horizontalPodAutoscaler: {enabled: true, spec: {maxReplicas: 9}}}", components: components[1:2],
+			values: "{horizontalPodAutoscaler: {enabled: true, spec: {maxReplicas: 9}}}", components: []string{"horizontal-pod-autoscaler"},
 			overlay: patch("{kind: HorizontalPodAutoscaler}", "{op: replace, path: /spec/maxReplicas, value: 9}"),
 		},
 		"Monitoring": {
-			values: "{monitoring: {enabled: true, labels: {release: prometheus}}}", components: components[2:3],
+			values: "{monitoring: {enabled: true, labels: {release: prometheus}}}", components: []string{"monitoring"},
 			overlay: patch("{group: monitoring.coreos.com}", "{op: add, path: /metadata/labels/release, value: prometheus}"),
 		},
 		"NetworkPolicy": {
-			values: "{networkPolicy: {enabled: true, spec: {egress: []}}}", components: components[3:],
+			values: "{networkPolicy: {enabled: true, spec: {egress: []}}}", components: []string{"network-policy"},
 			overlay: patch("{kind: NetworkPolicy}", "{op: replace, path: /spec/egress, value: []}"),
 		},
 		"Image": {
@@ -120,6 +132,12 @@ monitoring: {enabled: true}, networkPolicy: {enabled: true}}`
 		"Digest": {
 			values:  "{image: {tag: '', digest: 'sha256:" + digest + "'}}",
 			overlay: "images: [{name: localhost/classbind, digest: 'sha256:" + digest + "'}]\n",
+		},
+		"Pull": {
+			values: "{image: {pullPolicy: Always}, imagePullSecrets: [{name: registry}]}",
+			overlay: patch("{kind: Deployment}",
+				"{op: replace, path: "+container+"/imagePullPolicy, value: Always}",
+				"{op: add, path: /spec/template/spec/imagePullSecrets, value: [{name: registry}]}"),
 		},
 		"Deployment": {
 			values: `{certificates: cert-manager, replicas: 5, resources: {limits: {memory: 1Gi}}, goMemLimit: 880MiB, args: [--log-level=debug],
@@ -134,7 +152,7 @@ pod: {hostNetwork: true, tolerations: [{operator: Exists}]}}`, installation: cer
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := w.overlay(t, cmp.Or(tc.installation, selfSigned), tc.components...)
+			dir := w.overlayIn(t, tc.namespace, cmp.Or(tc.installation, selfSigned), tc.components...)
 			kustomization := filepath.Join(dir, "kustomization.yaml")
 			text := readText(t, kustomization) + tc.overlay
 			require.NoError(t, os.WriteFile(kustomization, []byte(text), 0o600))
@@ -144,6 +162,7 @@ pod: {hostNetwork: true, tolerations: [{operator: Exists}]}}`, installation: cer
 	}
 	for name, tc := range map[string]struct{ values, want string }{
 		"Unknown":     {"{imagee: {}}", "imagee"},
+		"PullPolicy":  {"{image: {pullPolicy: Sometimes}}", "pullPolicy"},
 		"Mode":        {"{certificates: vault}", "'self-signed', 'cert-manager'"},
 		"Replicas":    {"{replicas: 3, horizontalPodAutoscaler: {enabled: true}}", "replicas"},
 		"Containers":  {"{pod: {containers: []}}", "containers"},
@@ -188,7 +207,7 @@ func TestChartInPods(t *testing.T) {
 // documentedHelm runs commands of the documents, with the chart that is here and an image. on-cluster has put Helm into bin.
 func (d *deployment) documentedHelm(t *testing.T, image string, b docBlock) {
 	colon := strings.LastIndex(image, ":")
-	chart := fmt.Sprintf("%s/chart --set certificates=%s,image.repository=%s,image.tag=%s",
+	chart := fmt.Sprintf("%s/chart --set certificates=%s,policies.enabled=true,image.repository=%s,image.tag=%s",
 		podDeploy, podCerts, image[:colon], image[colon+1:])
 	script := docChart.ReplaceAllLiteralString(strings.Join(b.lines, "\n"), chart)
 	c := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script) //nolint:gosec // It is in our documents.

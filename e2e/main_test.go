@@ -147,11 +147,14 @@ func startWorld(ctx context.Context, o controlplane.Options) (*world, error) {
 	return w, nil
 }
 
+// testedComponents are those that a world without pods has.
+var testedComponents = []string{"flow-schemas", "policies", "priority"}
+
 func (w *world) setUp(ctx context.Context) (err error) {
 	if w.deploy, err = classbind.Deploy(ctx); err != nil {
 		return err
 	}
-	kubeconfigs, err := classbind.Install(ctx, w.plane, w.deploy)
+	kubeconfigs, err := classbind.Install(ctx, w.plane, w.deploy, testedComponents...)
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -46,7 +47,10 @@ const (
 
 var installations = []string{selfSigned, certManager}
 
-var components = []string{"client-certificates", "horizontal-pod-autoscaler", "monitoring", "network-policy"}
+// components, but for namespace, which is last and has no object of its own.
+var components = []string{
+	"client-certificates", "flow-schemas", "horizontal-pod-autoscaler", "monitoring", "network-policy", "policies", "priority",
+}
 
 // foreignCRDs are of the kinds that installations use and others define.
 var foreignCRDs = []struct{ module, files string }{
@@ -68,11 +72,23 @@ func (w *world) installForeignCRDs(t *testing.T) {
 }
 
 func (w *world) overlay(t *testing.T, installation string, components ...string) (dir string) {
+	return w.overlayIn(t, "", installation, components...)
+}
+
+// overlayIn another namespace, if there is one, as docs/install.md has it.
+func (w *world) overlayIn(t *testing.T, namespace, installation string, components ...string) (dir string) {
 	dir = t.TempDir()
 	deploy := must(relative(dir, w.deploy))(t)
 	kustomization := map[string][]string{"resources": {filepath.Join(deploy, installation)}}
 	for _, c := range components {
 		kustomization["components"] = append(kustomization["components"], filepath.Join(deploy, "components", c))
+	}
+	if namespace != "" {
+		own := filepath.Join(dir, "in-namespace")
+		require.NoError(t, os.Mkdir(own, 0o700))
+		text := "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nnamespace: " + namespace + "\n"
+		require.NoError(t, os.WriteFile(filepath.Join(own, "kustomization.yaml"), []byte(text), 0o600))
+		kustomization["components"] = append(kustomization["components"], "in-namespace", filepath.Join(deploy, "components", "namespace"))
 	}
 	text := must(yaml.Marshal(kustomization))(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), text, 0o600))
@@ -107,12 +123,23 @@ func TestManifests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controlplane.Options{})
 	w.installForeignCRDs(t)
+	w.namespaces(t, "platform")
 
 	for _, installation := range installations {
 		t.Run("Render/"+installation, func(t *testing.T) {
 			_, stderr, err := w.Kubectl(t.Context(), nil, "apply", "--dry-run=server", "--validate=strict", "-k", w.overlay(t, installation, components...))
 			require.NoError(t, err)
 			assert.Empty(t, stderr, "We should get no warning.")
+		})
+		t.Run("Namespace/"+installation, func(t *testing.T) {
+			everywhere := func(namespace string) string {
+				return w.kubectl(t, "kustomize", w.overlayIn(t, namespace, installation, components...))
+			}
+			moved := everywhere("platform")
+			assert.NotContains(t, moved, classbind.Namespace, "We should name the other namespace everywhere.")
+			assert.Equal(t, manifestsByName(t, strings.ReplaceAll(everywhere(""), classbind.Namespace, "platform")), manifestsByName(t, moved))
+			_, _, err := w.Kubectl(t.Context(), strings.NewReader(moved), "apply", "--dry-run=server", "--validate=strict", "-f", "-")
+			require.NoError(t, err, "We should have an API server accept it.")
 		})
 		t.Run("Order/"+installation, func(t *testing.T) {
 			out, stderr, err := w.Kubectl(t.Context(), nil, "apply", "--dry-run=server", "--validate=strict", "-k", filepath.Join(w.deploy, installation))
@@ -127,7 +154,7 @@ func TestManifests(t *testing.T) {
 			)
 		})
 		t.Run("Fit/"+installation, func(t *testing.T) {
-			fit(t, w.rendered(t, w.overlay(t, installation, "monitoring", "network-policy", "client-certificates")))
+			fit(t, w.rendered(t, w.overlay(t, installation, "monitoring", "network-policy", "client-certificates", "priority")))
 		})
 	}
 	t.Run("PodSecurity", w.podSecurity)
@@ -200,6 +227,7 @@ func fit(t *testing.T, objects []*unstructured.Unstructured) {
 
 	assert.Equal(t, "classbind", all[corev1.ServiceAccount](t, objects, "ServiceAccount")[0].Name)
 	assert.Equal(t, "classbind", pod.Spec.ServiceAccountName)
+	assert.Equal(t, all[schedulingv1.PriorityClass](t, objects, "PriorityClass")[0].Name, pod.Spec.PriorityClassName)
 	assert.True(t, *container.SecurityContext.ReadOnlyRootFilesystem)
 	mounts := map[string]string{}
 	for _, mount := range container.VolumeMounts {
@@ -275,20 +303,26 @@ var everywhere = []string{
 	"classkinds.classbind.io/status: update",
 	"classkinds.classbind.io: get list watch",
 	"customresourcedefinitions.apiextensions.k8s.io: get list watch",
-	"mutatingadmissionpolicies.admissionregistration.k8s.io: create delete list patch",
-	"mutatingadmissionpolicybindings.admissionregistration.k8s.io: create delete list patch",
 	"mutatingwebhookconfigurations.admissionregistration.k8s.io 00-classbind: list patch watch",
 	"mutatingwebhookconfigurations.admissionregistration.k8s.io zz-classbind: list patch watch",
 	"namespaces: get list watch",
 	"storageclasses.storage.k8s.io: list",
 	"subjectaccessreviews.authorization.k8s.io: create",
 	"tokenreviews.authentication.k8s.io: create",
-	"validatingadmissionpolicies.admissionregistration.k8s.io: create delete list patch",
-	"validatingadmissionpolicybindings.admissionregistration.k8s.io: create delete list patch",
 	"validatingwebhookconfigurations.admissionregistration.k8s.io classbind: list patch watch",
 }
 
+// byPolicies is what the component policies adds.
+var byPolicies = []string{
+	"mutatingadmissionpolicies.admissionregistration.k8s.io: create delete list patch",
+	"mutatingadmissionpolicybindings.admissionregistration.k8s.io: create delete list patch",
+	"validatingadmissionpolicies.admissionregistration.k8s.io: create delete list patch",
+	"validatingadmissionpolicybindings.admissionregistration.k8s.io: create delete list patch",
+}
+
 func (w *world) rights(t *testing.T) {
+	policies := filepath.Join(w.deploy, "components", "policies")
+	w.kubectl(t, "delete", "-k", policies)
 	for _, tc := range []struct {
 		installation, role string
 		own                []string
@@ -302,28 +336,34 @@ func (w *world) rights(t *testing.T) {
 		if tc.installation != selfSigned { // That one is there.
 			w.kubectl(t, "apply", "-k", filepath.Join(w.deploy, tc.installation))
 		}
-		for namespace, want := range map[string][]string{
-			classbind.Namespace: slices.Sorted(slices.Values(slices.Concat(everywhere, own))),
-			"default":           slices.Sorted(slices.Values(append([]string{"events: create"}, everywhere...))),
-			"kube-system":       slices.Sorted(slices.Values(append([]string{"events: create"}, everywhere...))),
+		for namespace, more := range map[string][]string{
+			classbind.Namespace: own, "default": {"events: create"}, "kube-system": {"events: create"},
 		} {
-			anybody := w.rulesOf(t, "system:serviceaccount:default:anybody", namespace)
-			// The API server takes a moment to see a role.
-			assert.EventuallyWithT(t, func(c *attempt) {
-				var got []string
-				for what, verbs := range w.rulesOf(t, classbind.User, namespace) {
-					if anybody[what] != verbs {
-						got = append(got, what+": "+verbs)
-					}
-				}
-				slices.Sort(got)
-				assert.Equal(c, want, got)
-			}, 5*time.Second, 20*time.Millisecond, "We should give %q no more and no less in %s.", tc.installation, namespace)
+			w.hasRights(t, namespace, everywhere, more)
 		}
 		// As who changes to the other kind of certificates does.
 		w.kubectl(t, "delete", "role,rolebinding", tc.role, "--namespace", classbind.Namespace)
 	}
 	w.kubectl(t, "apply", "-k", w.deploy)
+	w.kubectl(t, "apply", "-k", policies)
+	w.hasRights(t, "default", everywhere, byPolicies, []string{"events: create"})
+}
+
+// hasRights waits until the ServiceAccount has these in a namespace, and no others that not everybody has.
+func (w *world) hasRights(t *testing.T, namespace string, rights ...[]string) {
+	want := slices.Sorted(slices.Values(slices.Concat(rights...)))
+	anybody := w.rulesOf(t, "system:serviceaccount:default:anybody", namespace)
+	// The API server takes a moment to see a role.
+	assert.EventuallyWithT(t, func(c *attempt) {
+		var got []string
+		for what, verbs := range w.rulesOf(t, classbind.User, namespace) {
+			if anybody[what] != verbs {
+				got = append(got, what+": "+verbs)
+			}
+		}
+		slices.Sort(got)
+		assert.Equal(c, want, got)
+	}, 5*time.Second, 20*time.Millisecond, "We should give no more and no less in %s.", namespace)
 }
 
 // rulesOf a ServiceAccount in a namespace are the verbs by what they are for, as the API server reports it itself.

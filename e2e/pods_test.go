@@ -127,16 +127,21 @@ func overlayOf(certs, image string, arguments ...string) (string, error) {
 		return "", err
 	}
 	colon := strings.LastIndex(image, ":")
-	component, err := clientCertificates(folder)
+	policies, err := relative(folder, filepath.Join(podDeploy, "components", "policies"))
+	if err != nil {
+		return "", err
+	}
+	component, generator, err := clientCertificates(folder)
 	if err != nil {
 		return "", err
 	}
 	text := fmt.Sprintf(`apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources: [%q]
+components: [%q%s]
 images: [{name: localhost/classbind, newName: %q, newTag: %q}]
-`, base, image[:colon], image[colon+1:])
-	text += component
+`, base, policies, component, image[:colon], image[colon+1:])
+	text += generator
 	if webhooksFirst(certs) {
 		text += "sortOptions: {order: fifo}\n"
 	}
@@ -165,23 +170,24 @@ func relative(from, to string) (string, error) {
 // others have kustomize's own, which deletes the webhooks last.
 func webhooksFirst(certs string) bool { return certs == certsCertManager }
 
-// clientCertificates are what the overlay in a folder has for an API server that presents a certificate, as README has it.
-func clientCertificates(folder string) (string, error) {
+// clientCertificates are what the overlay in a folder has for an API server that presents a certificate, as README has it: one more
+// component, and the rest of the kustomization.
+func clientCertificates(folder string) (component, generator string, err error) {
 	if podClients == "" {
-		return "", nil
+		return "", "", nil
 	}
 	ca, err := os.ReadFile(podClients.CA())
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	component, err := relative(folder, filepath.Join(podDeploy, "components", "client-certificates"))
+	component, err = relative(folder, filepath.Join(podDeploy, "components", "client-certificates"))
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	return fmt.Sprintf(`components: [%q]
-configMapGenerator:
-- {name: classbind-clients, namespace: %s, files: [ca.crt], options: {disableNameSuffixHash: true}}
-`, component, classbind.Namespace), os.WriteFile(filepath.Join(folder, "ca.crt"), ca, 0o600) //nolint:gosec // The folder is the test's own.
+	generator = fmt.Sprintf("configMapGenerator:\n- {name: classbind-clients, namespace: %s, files: [ca.crt], "+
+		"options: {disableNameSuffixHash: true}}\n", classbind.Namespace)
+	err = os.WriteFile(filepath.Join(folder, "ca.crt"), ca, 0o600) //nolint:gosec // The folder is the test's own.
+	return fmt.Sprintf(", %q", component), generator, err
 }
 
 func (w *world) pods(ctx context.Context) ([]corev1.Pod, error) {

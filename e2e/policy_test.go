@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -196,6 +197,51 @@ func TestPolicyNotServed(t *testing.T) {
 			}, 5*time.Second, time.Second, "We should not complain again and again.")
 		})
 	}
+}
+
+// TestPoliciesNotPermitted installs classbind without the component policies. A registration that needs it says so, and all others work.
+// Once it is there, no restart is needed.
+func TestPoliciesNotPermitted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplane.Options{Audit: true})
+	component := filepath.Join(w.deploy, "components", "policies")
+	w.kubectl(t, "delete", "-k", component)
+	w.serve(t)
+	const group, claims, other = "permitted.test", "claims.permitted.test", "others.permitted.test"
+	w.resources(t, "Other others."+group+" Namespaced")
+	w.register(t, group, "{reference: {path: .spec.classRef}, classes: {use: {subject: Namespace}}}", class(group, "Class", "gold", isDefault))
+	w.apply(t, claimKind(other, "{}")+serving("classes."+group, claims, other))
+	const cause = ` is forbidden: User "system:serviceaccount:classbind-system:classbind" cannot list resource`
+	const wayOut = "install the component policies of this release (kubectl apply -k deploy/components/policies)"
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, claims, v1beta1.ConditionUseEnforced, metav1.ConditionFalse, cause)
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, claims, v1beta1.ConditionUseEnforced, metav1.ConditionFalse, wayOut)
+	w.awaitBound(t, "apiVersion: permitted.test/v1\nkind: Other\nmetadata: {namespace: default, name: other}\n", "Class/gold",
+		"We should bind all other claims.")
+	table, _, exit := w.classbind(t, "status", "--kubeconfig="+w.plane.Kubeconfig)
+	assert.Equal(t, 1, exit, "We should find it.")
+	assert.Contains(t, table, wayOut)
+	_, warnings, err := w.create(t, claimKind("claims.warned.test", "{classes: {use: {subject: Namespace}}}"), client.DryRunAll)
+	require.NoError(t, err)
+	assert.Contains(t, strings.Join(warnings, "\n"), wayOut, "We should warn when it is applied.")
+
+	refused := func() (n int) {
+		for _, e := range w.audited(t) {
+			if e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusForbidden && strings.Contains(e.RequestURI, "admissionpolic") {
+				n++
+			}
+		}
+		return n
+	}
+	before, begin := refused(), time.Now()
+	require.Positive(t, before)
+	w.kubectl(t, "apply", "-k", component)
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, claims, v1beta1.ConditionUseEnforced, metav1.ConditionTrue, "")
+	took := time.Since(begin)
+	t.Logf("%d requests were refused in all. The policy was there %s after the component.", before, took.Round(time.Second))
+	assert.LessOrEqual(t, before, 10+int(took/time.Second), "We should not try again and again.")
+	awaitWrites(t, w, naming(group, "default", "named", "apiVersion=permitted.test/v1 kind=Class name=gold"), "may not use the class",
+		"We should see the API server check it.")
+	w.awaitStatus(t, "We should find nothing any more.", "")
 }
 
 const formsGroup = "policyforms.test"

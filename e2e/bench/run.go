@@ -83,7 +83,7 @@ func (r *run) startClassbind(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	kubeconfigs, err := classbind.Install(ctx, r.ControlPlane, deploy)
+	kubeconfigs, err := classbind.Install(ctx, r.ControlPlane, deploy, "policies")
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) install(t *testing.T) {
 	t.Helper()
-	kubeconfigs, err := classbind.Install(t.Context(), w.ControlPlane, w.deploy)
+	kubeconfigs, err := classbind.Install(t.Context(), w.ControlPlane, w.deploy, "policies")
 	require.NoError(t, err)
 	w.server = kubeconfigs[0]
 }

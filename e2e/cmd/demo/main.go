@@ -55,7 +55,7 @@ func run(ctx context.Context, keep bool) (err error) {
 	}
 
 	step("Applying deploy/ and starting classbind with the rights of its ServiceAccount, for this API server alone")
-	kubeconfigs, err := classbind.Install(ctx, plane, deploy)
+	kubeconfigs, err := classbind.Install(ctx, plane, deploy, "policies")
 	if err != nil {
 		return err
 	}
