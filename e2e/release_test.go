@@ -120,6 +120,7 @@ func TestRelease(t *testing.T) {
 	t.Run("SameElsewhere", func(t *testing.T) {
 		block(t, r.clone(t, "another/folder"), build)
 	})
+	t.Run("Named", func(t *testing.T) { r.named(t, dist) })
 	t.Run("Krew", func(t *testing.T) {
 		called := r.stub(t, "kubectl")
 		block(t, t.TempDir(), krew)
@@ -140,6 +141,7 @@ func TestRelease(t *testing.T) {
 		sameObjects(t, readText(t, filepath.Join(dist, "install.yaml")), chart, "", classbind.Namespace)
 		sameObjects(t, readText(t, filepath.Join(dist, "install-cert-manager.yaml")), chart, "certificates: cert-manager", classbind.Namespace)
 	})
+	t.Run("Installed", func(t *testing.T) { r.installs(t, dist) })
 	t.Run("SBOM", func(t *testing.T) { r.checkBOM(t, dist) })
 	t.Run("Publish", func(t *testing.T) { r.publishes(t, dist, slices.Concat(signed.lines, sbom.lines)) })
 }
@@ -166,6 +168,28 @@ func (r *releaseTest) refuses(t *testing.T) {
 			assert.Contains(t, out, tc.want)
 			assert.NotContains(t, out, "==> Installing", "We should say so before we build anything.")
 		})
+	}
+}
+
+var (
+	docDownload = regexp.MustCompile(`releases/download/v0\.1\.0/([\w.-]*\w)`)
+	docPlatform = regexp.MustCompile(`_(linux|darwin)_(amd64|arm64)`)
+)
+
+// named checks that a release has every file that a document names, and that docs/releases.md names every file that it has.
+func (r *releaseTest) named(t *testing.T, dist string) {
+	published := []string{"SHA256SUMS.sigstore.json", "classbind.intoto.jsonl"} // make publish and the workflow add these.
+	for page := range strings.Lines(r.must(t, r.root, "git ls-files '*.md'")) {
+		page = strings.TrimSpace(page)
+		for _, found := range docDownload.FindAllStringSubmatch(readText(t, filepath.Join(r.root, page)), -1) {
+			if !slices.Contains(published, found[1]) {
+				assert.FileExists(t, filepath.Join(dist, found[1]), "We should make what %s names.", page)
+			}
+		}
+	}
+	page := readText(t, filepath.Join(r.root, "docs", "releases.md"))
+	for _, file := range must(os.ReadDir(dist))(t) {
+		assert.Contains(t, page, "`"+docPlatform.ReplaceAllString(file.Name(), "_OS_ARCH")+"`", "We should say what each file is.")
 	}
 }
 
