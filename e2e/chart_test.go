@@ -92,8 +92,8 @@ func TestChart(t *testing.T) {
 	}
 	const container = "/spec/template/spec/containers/0"
 	digest := strings.Repeat("5", 64)
-	const every = `{certificates: %s, clientCertificates: {enabled: true}, flowSchemas: {enabled: true}, horizontalPodAutoscaler: {enabled: true},
-monitoring: {enabled: true}, networkPolicy: {enabled: true}, policies: {enabled: true}, priority: {enabled: true}}`
+	const every = `{certificates: %s, clientCertificates: {enabled: true}, flowSchemas: {enabled: true},
+horizontalPodAutoscaler: {enabled: true}, monitoring: {enabled: true}, networkPolicy: {enabled: true}, policies: {enabled: true}, priority: {enabled: true}}`
 	for name, tc := range map[string]struct {
 		values, installation string
 		components           []string

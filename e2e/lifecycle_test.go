@@ -39,8 +39,8 @@ kubectl delete namespace classbind-system --wait=false`,
 	},
 }
 
-// installs the release with its files alone and an empty home, goes to the next commit and back, and uninstalls it, while a hundred claims are
-// created each second. TestDeployment and TestChartInPods do so in pods. Here processes take their place, so that it needs no nodes.
+// installs the release with its files alone and an empty home, goes to the next commit and back, and uninstalls it, while a hundred
+// claims are created each second. TestDeployment and TestChartInPods do so in pods. Here processes take their place, so that it needs no nodes.
 func (r *releaseTest) installs(t *testing.T, dist string) {
 	folder := t.TempDir()
 	r.must(t, folder, "tar -xzf '"+filepath.Join(dist, "classbind_v0.1.0_linux_amd64.tar.gz")+"' classbind")

@@ -340,7 +340,9 @@ func (w *world) rights(t *testing.T) {
 		if tc.installation != selfSigned { // That one is there.
 			w.kubectl(t, "apply", "-k", filepath.Join(w.deploy, tc.installation))
 		}
-		for namespace, more := range map[string][]string{classbind.Namespace: own, "default": {"events: create"}, "kube-system": {"events: create"}} {
+		for namespace, more := range map[string][]string{
+			classbind.Namespace: own, "default": {"events: create"}, "kube-system": {"events: create"},
+		} {
 			w.hasRights(t, namespace, everywhere, more)
 		}
 		// As who changes to the other kind of certificates does.

@@ -215,7 +215,8 @@ func TestPoliciesNotPermitted(t *testing.T) {
 	const wayOut = "install the component policies of this release (kubectl apply -k deploy/components/policies)"
 	w.awaitCondition(t, &v1beta1.ClaimKind{}, claims, v1beta1.ConditionUseEnforced, metav1.ConditionFalse, cause)
 	w.awaitCondition(t, &v1beta1.ClaimKind{}, claims, v1beta1.ConditionUseEnforced, metav1.ConditionFalse, wayOut)
-	w.awaitBound(t, "apiVersion: permitted.test/v1\nkind: Other\nmetadata: {namespace: default, name: other}\n", "Class/gold", "We should bind all other claims.")
+	w.awaitBound(t, "apiVersion: permitted.test/v1\nkind: Other\nmetadata: {namespace: default, name: other}\n", "Class/gold",
+		"We should bind all other claims.")
 	table, _, exit := w.classbind(t, "status", "--kubeconfig="+w.plane.Kubeconfig)
 	assert.Equal(t, 1, exit, "We should find it.")
 	assert.Contains(t, table, wayOut)

@@ -306,8 +306,9 @@ func TestPolicyConditions(t *testing.T) {
 			want: "True/Enforced: the API server itself checks who may use the class that a claim names",
 		},
 		"NotPermitted": {
-			reason: "We should say what mends it.", of: use, spec: checked, decided: faulty(v1beta1.ReasonNotPermitted, "no: install the component policies"),
-			want: "False/NotPermitted: " + unchecked + "no: install the component policies",
+			reason: "We should name what to install.", of: use, spec: checked,
+			decided: faulty(v1beta1.ReasonNotPermitted, "no: install the component policies"),
+			want:    "False/NotPermitted: " + unchecked + "no: install the component policies",
 		},
 	} {
 		t.Run(test, func(t *testing.T) {
