@@ -64,7 +64,7 @@ var errManyRefused = errors.New(
 	"so many of the classes that match are not allowed that the others were not checked: narrow the selector")
 
 // choose asks the chooser about the candidates from the first on, and gives the claim the best that still has room. A claim that is stored
-// waits while the chooser is busy: nobody waits for it.
+// waits while the chooser is busy: no request waits for it.
 func (d *Decider) choose(ctx context.Context, out *outside, o *order, decision *Decision, first candidate, mode Mode) (err error) {
 	kind, ranked := o.view.Kind, []candidate{first}
 	if d.Choose == nil {

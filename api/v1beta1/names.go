@@ -293,8 +293,8 @@ const (
 	ReasonSchemaUnknown = "SchemaUnknown"
 	// ReasonNeededToStart means that a cluster needs such claims before a replica of classbind can run.
 	ReasonNeededToStart = "NeededToStart"
-	// ReasonAnswering means that the chooser answers. The other reasons mean that it gives no answer in time, that there is no connection,
-	// that the answer is invalid or has another epoch than its status, or that it has another code of gRPC.
+	// ReasonAnswering means that the chooser answers. With the others, it answers too late, there is no connection, its answer is invalid, has
+	// another epoch than its status, or is another code of gRPC.
 	ReasonAnswering     = "Answering"
 	ReasonTimeout       = "Timeout"
 	ReasonConnection    = "Connection"

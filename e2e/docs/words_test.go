@@ -17,36 +17,36 @@ const (
 	// reference is generated from the code, and has no bound.
 	reference = "docs/api-reference.md"
 	// mostWords of all other documents together, and of one without a bound of its own, as wc -w counts them.
-	mostWords    = 65000
+	mostWords    = 45000
 	mostWordsOne = 700
 )
 
 // bounds in words, of documents that need more or are to stay shorter. Lower one when you make its document shorter.
 var bounds = map[string]int{
-	"ARCHITECTURE.md":               1870,
-	"CHANGELOG.md":                  700,
-	"CONTRIBUTING.md":               650,
-	"README.md":                     800,
-	"docs/adopt.md":                 550,
-	"docs/api.md":                   3860,
-	"docs/capacity.md":              1170,
-	"docs/claims.md":                3520,
-	"docs/compare.md":               1700,
-	"docs/decisions/label-index.md": 860,
-	"docs/development.md":           1000,
-	"docs/explain.md":    4310,
-	"docs/expressions.md":           3030,
-	"docs/gitops.md":                1300,
-	"docs/install.md":               1500,
-	"docs/metrics-and-alerts.md":    1000,
-	"docs/one-default.md":           1450,
-	"docs/performance.md":           1150,
-	"docs/register-kinds.md":        6740,
-	"docs/releases.md":              650,
-	"docs/security.md":              2700,
-	"docs/troubleshooting.md":       5280,
-	"docs/upgrade-and-uninstall.md": 900,
-	"docs/use.md":                   1320,
+	"ARCHITECTURE.md":                 1800,
+	"CHANGELOG.md":                    740,
+	"CONTRIBUTING.md":                 650,
+	"README.md":                       800,
+	"docs/capacity.md":                730,
+	"docs/claims.md":                  2030,
+	"docs/compare.md":                 1600,
+	"docs/development.md":             1000,
+	"docs/explain.md":                 1170,
+	"docs/expressions.md":             1800,
+	"docs/gitops.md":                  1270,
+	"docs/how-one-default-is-kept.md": 710,
+	"docs/install.md":                 1650,
+	"docs/metrics-and-alerts.md":      1060,
+	"docs/one-default.md":             890,
+	"docs/performance.md":             1150,
+	"docs/register-kinds.md":          3090,
+	"docs/releases.md":                650,
+	"docs/security.md":                2550,
+	"docs/simulate.md":                810,
+	"docs/troubleshooting.md":         2330,
+	"docs/ui.md":                      760,
+	"docs/upgrade-and-uninstall.md":   900,
+	"docs/use.md":                     870,
 }
 
 // TestWords holds each document against its bound, and all together.
