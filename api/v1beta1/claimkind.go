@@ -262,7 +262,8 @@ type Choice struct {
 	Score Expression `json:"score,omitempty"`
 
 	// External is the chooser, for the strategy External. Prefer an expression or objects with
-	// scores where they are enough: they cannot be down.
+	// scores where they are enough: they cannot be down. Example: {host: chooser.example.org:443,
+	// fields: {class: [{path: .spec.price}]}}
 	// +optional
 	External *External `json:"external,omitempty"`
 

@@ -28,6 +28,7 @@ type External struct {
 
 	// CABundle are the certificates of the CAs that may sign the chooser's certificate, in PEM. Without
 	// them, these are the system's CAs. The image has none: mount a folder, and name it in SSL_CERT_DIR.
+	// Example: LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t
 	// +kubebuilder:validation:MaxLength=65536
 	// +optional
 	CABundle []byte `json:"caBundle,omitempty"`
