@@ -212,6 +212,9 @@ func (r *ClassReference) Parents(object map[string]any) int {
 	return len(r.parent)
 }
 
+// MaxParents is how many Parents a claim has at most.
+func (r *ClassReference) MaxParents() int { return len(r.parent) }
+
 // Lacks returns the field that the schema requires of a claim, if the claim with so many
 // parents goes without its reference; empty if there is none. An empty name counts as absent.
 func (r *ClassReference) Lacks(parents int) string {

@@ -132,7 +132,7 @@ func (o *options) classesOf(
 	v.CountRoom(ctx)
 	in := claim.Intake{
 		Claim:   claim.Claim{Namespace: offer.Namespace, Selector: labels.Everything(), Object: map[string]any{}},
-		Parents: len(v.View.Kind.Reader.Reference.Path),
+		Parents: v.View.Kind.Reader.Reference.MaxParents(),
 	}
 	if err := v.AddRequester(ctx, &in); err != nil {
 		return offer, err
