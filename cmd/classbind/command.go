@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/classbind/classbind/cmd/classbind/bind"
+	"github.com/classbind/classbind/cmd/classbind/chooser"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/explain"
 	"github.com/classbind/classbind/cmd/classbind/kinds"
@@ -50,8 +51,8 @@ the reference to it into the claim before the API server stores the claim.`,
 	}
 	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	c.AddCommand(
-		serve.NewCommand(ownBuild()), bind.NewCommand(), explain.NewCheckCommand(), explain.NewClassesCommand(), explain.NewCommand(),
-		kinds.NewCommand(), register.NewCommand(), setdefault.NewCommand(), simulate.NewCommand(), status.NewCommand(),
+		serve.NewCommand(ownBuild()), bind.NewCommand(), chooser.NewCommand(), explain.NewCheckCommand(), explain.NewClassesCommand(),
+		explain.NewCommand(), kinds.NewCommand(), register.NewCommand(), setdefault.NewCommand(), simulate.NewCommand(), status.NewCommand(),
 		ui.NewCommand(), newVersionCommand())
 	switch strings.TrimSuffix(filepath.Base(program), ".exe") {
 	case pluginCompletion:
