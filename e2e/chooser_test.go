@@ -61,7 +61,8 @@ func (w *world) chooser(t testing.TB) *testChooser {
 }
 
 func newTestChooser(t testing.TB, clients *x509.CertPool) *testChooser {
-	c := &testChooser{Server: &chooser.Server{Clients: clients}, address: "localhost:" + must(classbind.FreePorts(1))(t)[0], ca: certtest.NewCA(t)}
+	address := "localhost:" + must(classbind.FreePorts(1))(t)[0]
+	c := &testChooser{Server: &chooser.Server{Clients: clients}, address: address, ca: certtest.NewCA(t)}
 	c.Asked = c.add
 	c.Certificate = *c.ca.Sign(t, &x509.Certificate{DNSNames: []string{"localhost"}}).TLS()
 	require.NoError(t, c.Refresh(chooser.Prices{"m5.large": 0.1, "m5.2xlarge": 0.3}))
@@ -136,23 +137,26 @@ func TestChooser(t *testing.T) {
 	for _, candidate := range question.GetCandidates() {
 		shown = append(shown, candidate.GetClass())
 	}
-	assert.ElementsMatch(t, []string{`{"spec":{"cpus":2,"instanceType":"m5.large"}}`, `{"spec":{"cpus":8,"instanceType":"m5.2xlarge"}}`}, shown)
+	assert.ElementsMatch(t, []string{
+		`{"spec":{"cpus":2,"instanceType":"m5.large"}}`, `{"spec":{"cpus":8,"instanceType":"m5.2xlarge"}}`,
+	}, shown)
 	w.binds(t, claimWith(group, "large", "{cpus: 16}"), "Class/large", "Two large nodes should be cheaper than eight small ones.")
 
 	before := c.count()
 	_, warnings := w.warned(t, claimWith(group, "dry", "{cpus: 16}"), client.DryRunAll)
 	assert.Empty(t, warnings)
 	assert.Equal(t, before+1, c.count(), "We should ask in a dry run, too.")
-	assert.True(t, c.last(t).GetDryRun(), "We should tell the chooser that it is one.")
+	assert.True(t, c.last(t).GetDryRun(), "The chooser should know that it is one.")
 
 	before = c.count()
-	w.binds(t, claimWith(group, "selects", "{cpus: 16, classSelector: {matchLabels: {size: small}}}"), "Class/small", "We should offer only what matches.")
+	w.binds(t, claimWith(group, "selects", "{cpus: 16, classSelector: {matchLabels: {size: small}}}"), "Class/small",
+		"We should offer only what matches.")
 	assert.Len(t, c.last(t).GetCandidates(), 1)
 	w.binds(t, claimWith(group, "none", "{cpus: 16, classSelector: {matchLabels: {size: tiny}}}"), "", "No node group matches.")
 	assert.Equal(t, before+1, c.count(), "We should not ask without candidates.")
 
 	require.NoError(t, c.Refresh(chooser.Prices{"m5.large": 0.01, "m5.2xlarge": 0.3}))
-	w.binds(t, claimWith(group, "refreshed", "{cpus: 16}"), "Class/small", "The next claim should get the node group that has become the cheapest.")
+	w.binds(t, claimWith(group, "refreshed", "{cpus: 16}"), "Class/small", "The next claim should get what has become the cheapest.")
 
 	require.NoError(t, c.Behave("None", "Good"))
 	_, warnings = w.warned(t, claimWith(group, "soldout", "{cpus: 1}"))

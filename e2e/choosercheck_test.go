@@ -34,9 +34,11 @@ func TestChooserCheck(t *testing.T) {
 		"None":      {"We should take none for an answer.", "None", "Good", 0, nil},
 		"Hang": {
 			"We should wait no longer than classbind.", "Hang", "Good", 1,
-			[]string{"Rank orders one candidate", "Rank orders 100 candidates", "the same question has the same answer", "unknown fields are ignored",
+			[]string{
+				"Rank orders one candidate", "Rank orders 100 candidates", "the same question has the same answer", "unknown fields are ignored",
 				"the epoch of an answer is that of Status", "a question without candidates is answered or refused",
-				"a claim without fields is answered or refused"},
+				"a claim without fields is answered or refused",
+			},
 		},
 		"Status":     {"We should find that Status hangs.", "Good", "Hang", 1, nil},
 		"OtherEpoch": {"We should find another epoch.", "OtherEpoch", "Good", 1, []string{"the epoch of an answer is that of Status"}},
@@ -100,7 +102,8 @@ func (c *testChooser) check(t *testing.T, clients, ca *certtest.Pair, args ...st
 	}
 	client := clients.Sign(t, &x509.Certificate{})
 	cmd := exec.CommandContext(t.Context(), command, append([]string{ //nolint:gosec // It runs the command under test.
-		"chooser", "check", c.address, "--timeout=1s", "--claim", `{"spec":{"cpus":4}}`, "--class", `{"spec":{"instanceType":"m5.large","cpus":2}}`,
+		"chooser", "check", c.address, "--timeout=1s", "--claim", `{"spec":{"cpus":4}}`,
+		"--class", `{"spec":{"instanceType":"m5.large","cpus":2}}`,
 		"--class", `{"spec":{"instanceType":"m5.2xlarge","cpus":8}}`, "--ca-file=" + file("ca.crt", ca.PEM()),
 		"--cert-file=" + file("tls.crt", client.PEM()), "--key-file=" + file("tls.key", must(keyutil.MarshalPrivateKeyToPEM(client.Key))(t)),
 	}, args...)...)
@@ -133,13 +136,16 @@ func TestPythonChooser(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string][]byte{
 		"chooser.py": []byte(strings.Join(blocks[0].lines, "\n")), "prices.json": []byte(`{"m5.large": 0.1, "m5.2xlarge": 0.3}`),
-		"ca.crt": append(clients.PEM(), w.ownCA(t)...), "tls.crt": must(certutil.EncodeCertificates(c.Certificate.Leaf))(t), "tls.key": must(keyutil.MarshalPrivateKeyToPEM(c.Certificate.PrivateKey))(t),
+		"ca.crt":  append(clients.PEM(), w.ownCA(t)...),
+		"tls.crt": must(certutil.EncodeCertificates(c.Certificate.Leaf))(t),
+		"tls.key": must(keyutil.MarshalPrivateKeyToPEM(c.Certificate.PrivateKey))(t),
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
 	require.NoError(t, os.CopyFS(filepath.Join(dir, "api", "chooser"), os.DirFS(filepath.Join("..", "api", "chooser"))))
+	here := strings.NewReplacer("python3", python, "localhost:8443", c.address)
 	run := func(line string) *exec.Cmd {
-		cmd := exec.CommandContext(t.Context(), "bash", "-c", "exec "+strings.NewReplacer("python3", python, "localhost:8443", c.address).Replace(line)) //nolint:gosec // It is ours.
+		cmd := exec.CommandContext(t.Context(), "bash", "-c", "exec "+here.Replace(line)) //nolint:gosec // It is ours.
 		cmd.Dir = dir
 		return cmd
 	}

@@ -47,15 +47,16 @@ func TestChooserFails(t *testing.T) {
 			require.NoError(t, c.Start(c.address))
 		}
 	}
+	killed := func(t *testing.T, c *testChooser) { require.NoError(t, c.Stop()) }
 	own := func(_ *testing.T, c *testChooser) *certtest.Pair { return c.ca }
 	for name, tc := range map[string]struct {
 		reason  string
 		do      func(*testing.T, *testChooser)
 		outcome string
 	}{
-		"Killed":        {"We should see that there is no connection.", func(t *testing.T, c *testChooser) { require.NoError(t, c.Stop()) }, "Connection"},
+		"Killed":        {"We should see that there is no connection.", killed, "Connection"},
 		"Hangs":         {"We should wait for the timeout, and no longer.", behaves("Hang"), "Timeout"},
-		"Garbage":       {"We should not take bytes for an answer that are none.", behaves("Garbage"), "Invalid"},
+		"Garbage":       {"We should not take just any bytes for an answer.", behaves("Garbage"), "Invalid"},
 		"Nothing":       {"We should not take nothing for an answer.", behaves("Nothing"), "Invalid"},
 		"EmptyOrder":    {"We should not take an empty order for an answer.", behaves("EmptyOrder"), "Invalid"},
 		"Unknown":       {"We should not take an order of unknown identifiers for an answer.", behaves("Unknown"), "Invalid"},

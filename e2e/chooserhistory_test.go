@@ -14,8 +14,8 @@ import (
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
-// TestChooserHistory has 5,000 claims of four tenants ask a chooser that answers at random. Whatever it answers, no claim gets a class that its
-// namespace may not use, that is full, cordoned, or does not fit.
+// TestChooserHistory has 5,000 claims of four tenants ask a chooser that answers at random. Whatever it answers, no claim gets a class that
+// its namespace may not use, that is full, cordoned, or does not fit.
 func TestChooserHistory(t *testing.T) {
 	long(t)
 	const group, tenants, classes, claims, holds = "history.chooser.test", 4, 10, 5000, 700
@@ -26,7 +26,8 @@ func TestChooserHistory(t *testing.T) {
 	for i := range classes {
 		metadata := fmt.Sprintf("labels: {number: %q}, annotations: {classbind.io/capacity: %q, classbind.io/cordoned: %q}, ",
 			fmt.Sprint(i), fmt.Sprint(holds), fmt.Sprint(i >= 8))
-		offered += class(group, "Class", fmt.Sprint("class-", i), metadata) + fmt.Sprintf("spec: {instanceType: m5.large, cpus: 2, most: %d}\n", 1+i%4)
+		offered += class(group, "Class", fmt.Sprint("class-", i), metadata) +
+			fmt.Sprintf("spec: {instanceType: m5.large, cpus: 2, most: %d}\n", 1+i%4)
 		for tenant := range tenants {
 			if may(tenant, i) {
 				subjects[i] += fmt.Sprintf("- {apiGroup: rbac.authorization.k8s.io, kind: Group, name: 'system:serviceaccounts:tenant-%d'}\n", tenant)
@@ -53,14 +54,16 @@ func TestChooserHistory(t *testing.T) {
 	create := func(from, to int) {
 		concurrently(t, to-from, func(n int) error {
 			i := from + n
-			return w.Create(t.Context(), documents(t, strings.Replace(
-				claimWith(group, fmt.Sprint("claim-", i), fmt.Sprintf("{cpus: %d}", 1+i/tenants%4)), "default", fmt.Sprint("tenant-", i%tenants), 1))[0])
+			claim := object(group, "Claim", fmt.Sprint("claim-", i))
+			claim.SetNamespace(fmt.Sprint("tenant-", i%tenants))
+			claim.Object["spec"] = map[string]any{"cpus": int64(1 + i/tenants%4)}
+			return w.Create(t.Context(), claim)
 		})
 	}
 	create(0, claims/2)
 	require.NoError(t, w.annotate(t, "classes."+group, "class-1", v1beta1.CordonedAnnotation+"=true"))
-	w.awaitBound(t, strings.Replace(claimWith(group, "probe", "{cpus: 1, classSelector: {matchLabels: {number: '1'}}}"), "default", "tenant-0", 1), "",
-		"We should see that the class is cordoned.")
+	probe := claimWith(group, "probe", "{cpus: 1, classSelector: {matchLabels: {number: '1'}}}")
+	w.awaitBound(t, strings.Replace(probe, "default", "tenant-0", 1), "", "We should see that the class is cordoned.")
 	create(claims/2, claims)
 
 	used, bound := map[int]int{}, 0
@@ -119,7 +122,8 @@ func TestChooserOfOthers(t *testing.T) {
 	require.NoError(t, attack.Wait())
 	_, warnings := w.warned(t, hostile(attackers))
 	assert.Contains(t, strings.Join(warnings, "\n"), "is unavailable (NamespaceCircuitOpen)", "We should not wait again for these claims.")
-	w.binds(t, strings.Replace(claimWith(group, "last", "{cpus: 16}"), "default", "chooser-honest", 1), "Class/large", "The other namespace should still be asked about.")
+	w.binds(t, strings.Replace(claimWith(group, "last", "{cpus: 16}"), "default", "chooser-honest", 1), "Class/large",
+		"The other namespace should still be asked about.")
 }
 
 // hanging counts the questions about claims for which HangSome hangs.

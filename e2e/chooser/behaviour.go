@@ -28,7 +28,7 @@ var Behaviours = map[string]Behaviour{
 	"Hang":          hang,
 	"HangSome":      hangSome,
 	"Garbage":       respond(raw("\xff\xff\xff\xffgarbage")),
-	"Nothing":       amend(func(r *chooserv1.RankResponse) { r.Answer = nil }),
+	"Nothing":       nothing,
 	"EmptyOrder":    order(),
 	"Unknown":       order("unknown", "unknown, too"),
 	"Many":          order(strings.Fields(strings.Repeat("0 ", 100_000))...),
@@ -42,6 +42,8 @@ var Behaviours = map[string]Behaviour{
 	"Unavailable":   fail(codes.Unavailable),
 	"Random":        randomly,
 }
+
+var nothing = amend(func(r *chooserv1.RankResponse) { r.Answer = nil })
 
 func hang(ctx context.Context, _ any, _ grpc.UnaryHandler) (any, error) {
 	<-ctx.Done()
@@ -100,7 +102,7 @@ func randomly(ctx context.Context, request any, next grpc.UnaryHandler) (any, er
 	if !is {
 		return next(ctx, request)
 	}
-	others := []Behaviour{none("it came to that"), amend(noOpinion), fail(codes.Unavailable), amend(func(r *chooserv1.RankResponse) { r.Answer = nil })}
+	others := []Behaviour{none("it came to that"), amend(noOpinion), fail(codes.Unavailable), nothing}
 	if n := rand.IntN(5 * len(others)); n < len(others) { //nolint:gosec // It need not be hard to guess.
 		return others[n](ctx, request, next)
 	}
@@ -109,9 +111,10 @@ func randomly(ctx context.Context, request any, next grpc.UnaryHandler) (any, er
 		ids = append(ids, candidate.GetId(), candidate.GetId())
 	}
 	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
-	ids = slices.Clip(ids[:1+rand.IntN(len(ids))]) //nolint:gosec // It need not be hard to guess.
+	ids = slices.Clip(ids[:1+rand.IntN(len(ids))])                                 //nolint:gosec // It need not be hard to guess.
+	valid, exclusive := time.Duration(rand.IntN(2))*time.Second, rand.IntN(2) == 0 //nolint:gosec // The same.
 	return amend(func(response *chooserv1.RankResponse) {
-		response.ValidFor = durationpb.New(time.Duration(rand.IntN(2)) * time.Second)                                    //nolint:gosec // The same.
-		response.Answer = &chooserv1.RankResponse_Order{Order: &chooserv1.Order{Ids: ids, Exclusive: rand.IntN(2) == 0}} //nolint:gosec // The same.
+		response.ValidFor = durationpb.New(valid)
+		response.Answer = &chooserv1.RankResponse_Order{Order: &chooserv1.Order{Ids: ids, Exclusive: exclusive}}
 	})(ctx, request, next)
 }

@@ -56,7 +56,8 @@ func (s *Server) Start(address string) error {
 	}
 	s.server = grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(&tls.Config{
-			Certificates: []tls.Certificate{s.Certificate}, ClientCAs: s.Clients, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
+			Certificates: []tls.Certificate{s.Certificate}, MinVersion: tls.VersionTLS13,
+			ClientCAs: s.Clients, ClientAuth: tls.RequireAndVerifyClientCert,
 		})),
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name)}),
 		grpc.UnaryInterceptor(s.intercept),
