@@ -84,7 +84,8 @@ func (c *Choosers) newConnection(claimKind string, e *v1beta1.External) *connect
 	return l
 }
 
-// Dial returns a connection to the chooser at an address, HOST:PORT, which is made when it is used. config is called for each TLS connection.
+// Dial returns a connection to the chooser at an address, HOST:PORT, which is made when it is used. config is called for each TLS
+// connection.
 func Dial(address string, config func() (*tls.Config, error)) (*grpc.ClientConn, error) {
 	return grpc.NewClient("dns:///"+address,
 		grpc.WithTransportCredentials(mutual{credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13}), config}),
