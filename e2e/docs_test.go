@@ -28,7 +28,7 @@ import (
 //   - console: commands, each after "$ ", and what each prints. "…" is any text of a line, and a line of "..." any lines.
 //   - yaml: a manifest. If its first line is "# file: PATH", it is written there. If not, the API server must accept
 //     its objects of classbind.io in a dry run, and the rest must be YAML.
-//   - text, json, mermaid, promql, go: not run.
+//   - text, json, mermaid, promql, go, python: not run.
 //
 // A comment above a block says otherwise:
 //
@@ -292,7 +292,7 @@ const (
 var (
 	docWorlds = []string{docsNone, docsEmpty, docsInstalled, docsCrossplane}
 	// docLanguages are those of blocks. What is not run is not compared, so there are few.
-	docLanguages = []string{"sh", "console", "yaml", "json", "text", "mermaid", "promql", "go"}
+	docLanguages = []string{"sh", "console", "yaml", "json", "text", "mermaid", "promql", "go", "python"}
 
 	docFence   = regexp.MustCompile("^( *)(```+|~~~+) *([^` ]*)")
 	docComment = regexp.MustCompile(`^ *<!-- *test: *(.*?) *-->\s*$`)

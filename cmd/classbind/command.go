@@ -22,6 +22,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/classbind/classbind/cmd/classbind/bind"
+	"github.com/classbind/classbind/cmd/classbind/chooser"
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/cmd/classbind/explain"
 	"github.com/classbind/classbind/cmd/classbind/kinds"
@@ -66,7 +67,7 @@ answer: its arguments are wrong, there is no cluster, or a right is missing.`,
 	}{
 		{"Look at claims and classes:", []*cobra.Command{explain.NewCommand(), explain.NewClassesCommand(), status.NewCommand(), ui.NewCommand()}},
 		{"Prepare a change, and check it first:", []*cobra.Command{
-			kinds.NewCommand(), register.NewCommand(), explain.NewCheckCommand(), simulate.NewCommand(),
+			kinds.NewCommand(), register.NewCommand(), explain.NewCheckCommand(), simulate.NewCommand(), chooser.NewCommand(),
 		}},
 		{"Change the cluster:", []*cobra.Command{bind.NewCommand(), setdefault.NewCommand()}},
 		{"Run the server:", []*cobra.Command{serve.NewCommand(ownBuild())}},

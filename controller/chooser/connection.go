@@ -80,8 +80,15 @@ func (c *Choosers) newConnection(claimKind string, e *v1beta1.External) *connect
 	l.texts = utilcache.NewLRUExpireCacheWithClock(v1beta1.MaxChooserAnswers, clock{l})
 	l.epoch.Store(new(string))
 	l.external.Store(e)
-	l.conn, l.err = grpc.NewClient("dns:///"+l.address,
-		grpc.WithTransportCredentials(mutual{credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13}), l.tls}),
+	l.conn, l.err = Dial(l.address, l.tls)
+	return l
+}
+
+// Dial returns a connection to the chooser at an address, HOST:PORT, which is made when it is used. config is called for each TLS
+// connection.
+func Dial(address string, config func() (*tls.Config, error)) (*grpc.ClientConn, error) {
+	return grpc.NewClient("dns:///"+address,
+		grpc.WithTransportCredentials(mutual{credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13}), config}),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout, Backoff: backoff.Config{
 			BaseDelay: firstBackoff, MaxDelay: longestBackoff,
 			Multiplier: backoff.DefaultConfig.Multiplier, Jitter: backoff.DefaultConfig.Jitter,
@@ -90,7 +97,6 @@ func (c *Choosers) newConnection(claimKind string, e *v1beta1.External) *connect
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(v1beta1.MaxChooserResponseBytes),
 			grpc.MaxCallSendMsgSize(v1beta1.MaxChooserRequestBytes)),
 		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithIdleTimeout(0))
-	return l
 }
 
 // clock of a cache.
