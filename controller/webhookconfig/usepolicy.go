@@ -97,7 +97,8 @@ func useSpec(k *v1beta1.ClaimKind, view *selector.View, entry *Entry) admissionr
 		return s
 	}
 	if r.IsList {
-		refuse(r.isShort(), fmt.Sprintf("the class references .%s are no list, or more than %d different ones", r.Path, v1beta1.MaxListedReferences), "")
+		const text = "the class references .%s are no list, or more than %d different ones"
+		refuse(r.isShort(), fmt.Sprintf(text, r.Path, v1beta1.MaxListedReferences), "")
 	}
 	for _, e := range r.elements() {
 		unless := func(expression string) string { return e.unless + expression }

@@ -141,7 +141,7 @@ func (o *options) decide(ctx context.Context, w *world.World, k *v1beta1.ClaimKi
 		return nil
 	}
 	item.Strategy, item.Seed, item.WhenUnmatched = k.Spec.Choice.Strategy, k.Spec.Choice.Seed.From, k.Spec.WhenUnmatched
-	if o.unbound && !v.View.Kind.Reader.Reference.IsChecked && v.View.Kind.Reader.Reference.HasReference(object) { // What an author has set of an empty one stays.
+	if o.unbound && v.View.Kind.Reader.Reference.HasReference(object) { // What an author has set of an empty one stays.
 		item.Notes = append(item.Notes, v.Unbind(ctx, object, managedFields(object))...)
 	}
 	in, err := readAsServer(v.View.Kind, item, object)
