@@ -322,7 +322,7 @@ func TestUseOfDevices(t *testing.T) {
 	}
 }
 
-// checksDevices has classbind refuse a claim of which a class is not there. Everybody may use it, so the API server lets it pass.
+// checksDevices has classbind refuse a claim with a class that is not there, which the API server lets pass: the namespace may use it.
 func (w *world) checksDevices(t *testing.T, claim *unstructured.Unstructured) {
 	w.apply(t, mayUse("none", "", "kind: Group, name: 'system:serviceaccounts:default'", "resource.k8s.io", "deviceclasses", "none"))
 	const refused = `.spec.devices.requests[1].exactly.deviceClassName names the class "class/none", which is not there`

@@ -138,7 +138,7 @@ func (c *PathsCheck) checkReference(k *ClaimKind, s *openapi.Schema) {
 		c.remedy = formRemedy(k, s)
 	}
 	for i := range k.Reader.Reference.Path {
-		if k.Reader.Reference.IsChecked { // Nothing is missing of what nobody writes.
+		if k.Reader.Reference.IsChecked { // classbind writes nothing, so nothing can be missing.
 			break
 		}
 		c.require(k, s, k.Reader.Reference.Path[:i+1])
