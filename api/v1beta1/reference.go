@@ -194,7 +194,7 @@ const (
 	ListCheckOnly  ListPolicy = "CheckOnly"
 )
 
-// ElementPath is a path into an element of a list: field names, each after a dot, of which one may be that of a list.
+// ElementPath is a path into an element of a list: field names, each after a dot. One of the fields may be a list, too.
 //
 // +kubebuilder:validation:MaxLength=128
 // +kubebuilder:validation:XValidation:rule="self.matches('^([.][A-Za-z_][A-Za-z0-9_-]*([[][*][]])?){1,5}$') && self.indexOf('*') == self.lastIndexOf('*')",message="must be a path of at most five field names, each after a dot and one of them before [*], such as .firstAvailable[*].deviceClassName"
