@@ -142,7 +142,6 @@ size: ## Print how large classbind is, and hold it against bounds
 test: unit control-plane ## Run what shows that a change is sound
 	@$(E2E_TEST) -short -count=1 -parallel 8 -timeout 1h ./...
 
-# CRDS is a folder of CRDs of projects that publish no module with them. See e2e/crds_test.go.
 # Attacks and rates run alone, because they measure.
 .PHONY: test-all
 test-all: control-plane ## Run all tests: explorations, races, presets, upgrades, releases and attacks, too

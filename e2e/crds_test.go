@@ -36,11 +36,8 @@ var crdModules = map[string]string{
 	"sigs.k8s.io/karpenter":                                    "pkg/apis/crds",
 }
 
-// The versions of a CRD that is not a module's. Those of modules begin with a v.
-const (
-	commitVersion = "commit " // and the commit
-	ourVersion    = "a CRD of ours"
-)
+// ourVersion is that of a CRD of ours. Those of modules begin with a v, and those of the projects' files with commit.
+const ourVersion = "a CRD of ours"
 
 // crd is the CRD of a kind: the project's own, or one of ours of the same shape.
 type crd struct {
@@ -50,8 +47,7 @@ type crd struct {
 
 type crdSource struct {
 	modules map[string]string // the version of each folder
-	folder  string            // of the CRDs that no module publishes, or empty
-	shapes  map[string]string // CRDs of ours by their names
+	files   map[string]crd    // those in the repository, by their names
 }
 
 type module struct{ Path, Version, Dir string }
@@ -70,59 +66,42 @@ func downloaded(t *testing.T, folder string, paths ...string) (modules []module)
 }
 
 func newCRDSource(t *testing.T) *crdSource {
-	s := &crdSource{modules: map[string]string{}, shapes: map[string]string{}}
+	s := &crdSource{modules: map[string]string{}, files: map[string]crd{}}
 	for _, module := range downloaded(t, "crds", slices.Collect(maps.Keys(crdModules))...) {
 		s.modules[filepath.Join(module.Dir, filepath.FromSlash(crdModules[module.Path]))] = module.Version
 	}
 	require.Len(t, s.modules, len(crdModules))
 
-	if s.folder = os.Getenv("CRDS"); s.folder != "" {
-		require.DirExists(t, s.folder)
-	} else if beside := filepath.Join("..", "..", "shared", "crds"); isDir(beside) {
-		s.folder = beside
-	}
-	shapes := must(filepath.Glob(filepath.Join("crds", "shapes", "*.yaml")))(t)
-	for _, file := range shapes {
-		for _, object := range objectsOf(t, file) {
-			s.shapes[object.GetName()] = manifestOf(t, object)
-		}
-	}
+	s.read(t, "shapes", func(string) string { return ourVersion })
+	readme := string(must(os.ReadFile(filepath.Join("crds", "projects", "README.md")))(t))
+	s.read(t, "projects", func(file string) string {
+		row := regexp.MustCompile(`(?m)^\| .` + regexp.QuoteMeta(file) + `. \| [^|]+ \| (commit \w+ of \S+) \|$`).FindStringSubmatch(readme)
+		require.NotNil(t, row, "We should find the origin of %s in the README.", file)
+		return row[1]
+	})
 	return s
 }
 
-func isDir(path string) bool {
-	found, err := os.Stat(path)
-	return err == nil && found.IsDir()
+// read the CRDs in a folder of e2e/crds, each file of one version.
+func (s *crdSource) read(t *testing.T, folder string, version func(file string) string) {
+	for _, file := range must(filepath.Glob(filepath.Join("crds", folder, "*.yaml")))(t) {
+		for _, object := range objectsOf(t, file) {
+			require.NotContains(t, s.files, object.GetName())
+			s.files[object.GetName()] = crd{version(filepath.Base(file)), manifestOf(t, object)}
+		}
+	}
 }
 
-// find the CRD of a kind, <plural>.<group>: in a module, in the folder, or else among ours. The
-// projects are of the table in the folder's README, but for one that others need. Kubernetes' own kinds have none.
-func (s *crdSource) find(t *testing.T, name string, projects ...string) (found crd, ok bool) {
+// find the CRD of a kind, <plural>.<group>: in a module, or in the repository. Kubernetes' own kinds have none.
+func (s *crdSource) find(t *testing.T, name string) (found crd, ok bool) {
 	plural, group, _ := strings.Cut(name, ".")
-	file := group + "_" + plural + ".yaml"
 	for dir, version := range s.modules {
-		if found := readCRD(t, filepath.Join(dir, file)); found != "" {
+		if found := readCRD(t, filepath.Join(dir, group+"_"+plural+".yaml")); found != "" {
 			return crd{version, found}, true
 		}
 	}
-	if s.folder != "" {
-		if found := readCRD(t, filepath.Join(s.folder, file)); found != "" {
-			return crd{s.commit(t, projects), found}, true
-		}
-	}
-	if s.shapes[name] == "" {
-		return crd{}, false
-	}
-	t.Logf("%s: neither a module nor the folder has its CRD: it is one of ours of the same shape", name)
-	return crd{ourVersion, s.shapes[name]}, true
-}
-
-// commit of the first project from which the folder has CRDs.
-func (s *crdSource) commit(t *testing.T, projects []string) string {
-	readme := must(os.ReadFile(filepath.Join(s.folder, "README.md")))(t)
-	row := regexp.MustCompile(`(?m)^\| (?:` + strings.Join(projects, "|") + `) \| (\w+) \| (\S+) \|$`).FindStringSubmatch(string(readme))
-	require.NotNil(t, row, "We should find one of %q in the folder's README.", projects)
-	return commitVersion + row[1] + " of " + row[2]
+	found, ok = s.files[name]
+	return found, ok
 }
 
 // readCRD without the webhook that converts its objects, which is not there. It is empty where there is no such file.
@@ -158,7 +137,7 @@ func TestExpressionTypes(t *testing.T) {
 	crds := newCRDSource(t)
 	wrong, succeeding := 0, 0
 	for i, name := range slices.Sorted(maps.Keys(typedKinds)) {
-		found, ok := crds.find(t, name, "")
+		found, ok := crds.find(t, name)
 		require.True(t, ok, name)
 		text := must(yaml.YAMLToJSON([]byte(found.manifest)))(t)
 		schema := must(openapi.OfCRD(text, typedKinds[name]))(t, name)

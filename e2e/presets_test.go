@@ -28,8 +28,6 @@ var update = flag.Bool("update", false, "write the table of presets to docs/regi
 // preset is a folder of deploy/kinds, and what its test needs to know besides.
 type preset struct {
 	name string
-	// project has the CRDs, as the folder that $CRDS names calls it. Kubernetes' own kinds have none.
-	project string
 	// needs are presets that have class kinds of its claims.
 	needs []string
 	// prepare the cluster for the claims.
@@ -38,26 +36,11 @@ type preset struct {
 
 // presetsWith are those for which a test needs to know more than the name.
 var presetsWith = map[string]preset{
-	"argo-cd":        {project: "argoproj/argo-cd"},
-	"cert-manager":   {project: "cert-manager/cert-manager"},
-	"cloudnative-pg": {project: "cloudnative-pg/cloudnative-pg"},
-	"cluster-api": {project: "kubernetes-sigs/cluster-api", prepare: func(t *testing.T, w *world) {
+	"cluster-api": {prepare: func(t *testing.T, w *world) {
 		w.standIn(t, "capi-mutating-webhook-configuration", "clusters.cluster.x-k8s.io", clusterAPI)
 	}},
-	"cluster-api-ipam":    {project: "kubernetes-sigs/cluster-api"},
-	"crossplane-packages": {project: "crossplane/crossplane"},
-	"external-secrets":    {project: "external-secrets/external-secrets"},
-	"flux":                {project: "fluxcd/notification-controller"},
-	"gateway-api":         {project: "kubernetes-sigs/gateway-api"},
-	"jobset":              {project: "kubernetes-sigs/jobset", needs: []string{"kueue-queues"}},
-	"karpenter":           {project: "kubernetes-sigs/karpenter"},
-	"kserve":              {project: "kserve/kserve"},
-	"kubeflow-trainer":    {project: "kubeflow/trainer"},
-	"kueue":               {project: "kubernetes-sigs/kueue", needs: []string{"kueue-queues"}},
-	"kueue-queues":        {project: "kubernetes-sigs/kueue"},
-	"object-storage":      {project: "kubernetes-sigs/container-object-storage-interface"},
-	"tekton":              {project: "tektoncd/pipeline"},
-	"volume-snapshots":    {project: "kubernetes-csi/external-snapshotter"},
+	"jobset": {needs: []string{"kueue-queues"}},
+	"kueue":  {needs: []string{"kueue-queues"}},
 }
 
 // shortPreset is tried in short mode, too: its kinds need no CRDs. Those of its related objects come after it is ready.
@@ -229,11 +212,7 @@ func (i *installedPreset) count(t *testing.T, resource string) int {
 }
 
 func (i *installedPreset) installCRD(t *testing.T, source *crdSource, name string) {
-	projects := []string{i.project}
-	for _, need := range i.needs {
-		projects = append(projects, presetsWith[need].project)
-	}
-	found, ok := source.find(t, name, projects...)
+	found, ok := source.find(t, name)
 	if !ok {
 		version := must(must(discovery.NewDiscoveryClientForConfig(i.config))(t).ServerVersion())(t)
 		i.version[name] = "Kubernetes " + version.Major + "." + version.Minor
@@ -311,8 +290,7 @@ const (
 	presetTableEnd   = "<!-- end of presets -->\n"
 )
 
-// comparePresets compares the table with that of the documents, or write it there. A row is compared if its CRD came from the same source:
-// on a machine without the folder, the CRD may be one of ours.
+// comparePresets compares the table with that of the documents, or writes it there.
 func comparePresets(t *testing.T, lines []string) {
 	const page = "../docs/register-kinds.md"
 	text := must(os.ReadFile(page))(t)
@@ -328,25 +306,7 @@ func comparePresets(t *testing.T, lines []string) {
 	}
 	shown := slices.Collect(strings.Lines(present))
 	require.Len(t, shown, len(lines)+2, "We should have a row for each ClaimKind in the documents: go test -run 'TestPresets$' -update")
-	for n, line := range lines {
-		if sourceOf(shown[n+2]) == sourceOf(line) {
-			assert.Equal(t, shown[n+2], line, "We should have what works in the documents: go test -run 'TestPresets$' -update")
-		}
-	}
-}
-
-// sourceOf the CRD of a row: a module, a commit, ourselves or Kubernetes.
-func sourceOf(row string) string {
-	cells := strings.Split(row, " | ")
-	if len(cells) < 3 {
-		return ""
-	}
-	version := cells[2]
-	if strings.HasPrefix(version, "v") {
-		return "module"
-	}
-	first, _, _ := strings.Cut(version, " ")
-	return first
+	assert.Equal(t, lines, shown[2:], "We should have what works in the documents: go test -run 'TestPresets$' -update")
 }
 
 // TestKinds prints each preset, and builds its kustomization: both are ways to apply it.

@@ -49,7 +49,7 @@ func TestPresetsAtOnce(t *testing.T) {
 			names = append(names, k.Name)
 		}
 		for _, name := range names {
-			if found, ok := source.find(t, name, presetsWith[preset].project); ok {
+			if found, ok := source.find(t, name); ok {
 				crds = append(crds, found.manifest)
 			}
 		}

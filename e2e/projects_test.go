@@ -267,3 +267,67 @@ func TestUseOfLists(t *testing.T) {
 		}
 	}
 }
+
+// TestUseOfDevices has the API server itself, and classbind, check every device class in the lists of a claim, which they do not bind.
+func TestUseOfDevices(t *testing.T) {
+	long(t)
+	notInPods(t, "It stops classbind.")
+	w, r := servedWorld(t, controlplane.Options{})
+	w.kubectl(t, "apply", "-k", filepath.Join(w.deploy, "samples", "devices"))
+	const group = "resource.k8s.io"
+	const templates = "resourceclaimtemplates." + group
+	for _, claims := range []string{"resourceclaims." + group, templates} {
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, claims, v1beta1.ConditionUseEnforced, metav1.ConditionTrue, "the API server itself checks")
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, claims, v1beta1.ConditionPathsValid, metav1.ConditionTrue, "")
+	}
+	exactly := func(class string) string { return "{exactly: {deviceClassName: " + class + "}}" }
+	either := func(classes ...string) string {
+		text := "{firstAvailable: ["
+		for i, class := range classes {
+			text += fmt.Sprintf("{name: s%d, deviceClassName: %s}, ", i, class)
+		}
+		return text + "]}"
+	}
+	claim := func(requests ...string) *unstructured.Unstructured {
+		text := "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: devices, namespace: default}\nspec: {devices: {requests: ["
+		for i, request := range requests {
+			text += fmt.Sprintf("{name: r%d, %s, ", i, strings.TrimPrefix(request, "{"))
+		}
+		return documents(t, text+"]}}")[0]
+	}
+	template := func(of *unstructured.Unstructured) *unstructured.Unstructured {
+		of.Object["spec"] = map[string]any{"spec": of.Object["spec"]}
+		of.SetKind("ResourceClaimTemplate")
+		return of
+	}
+	var many []string
+	for i := range v1beta1.MaxListedReferences + 1 {
+		many = append(many, exactly(fmt.Sprintf("shared-%d", i)))
+	}
+	const second = `.spec.devices.requests[1].exactly.deviceClassName: namespace "default" may not use the class "large"`
+	const alternative = `requests[1].firstAvailable[1].deviceClassName: namespace "default" may not use the class "large"`
+	for _, when := range []string{"up", "down"} {
+		awaitWrites(t, w, claim(exactly("shared"), either("shared", "shared")), "", "We should see the right in force.")
+		awaitWrites(t, w, claim(slices.Repeat([]string{exactly("shared")}, 32)...), "", "We should check equal classes once.")
+		awaitWrites(t, w, claim(exactly("shared"), exactly("large")), second, "We should check the second request while classbind is "+when)
+		awaitWrites(t, w, claim(exactly("shared"), either("shared", "large")), alternative, "We should check each alternative.")
+		awaitWrites(t, w, claim(many...), "more than 8 different", "We should not check a part of a list.")
+		awaitWrites(t, w, template(claim(exactly("shared"), exactly("shared"))), "", "We should let a template pass.")
+		awaitWrites(t, w, template(claim(exactly("shared"), exactly("large"))), ".spec"+second, "We should check templates.")
+		awaitWrites(t, w, template(claim(exactly("shared"), either("shared", "large"))), alternative, "We should check their alternatives.")
+		if when == "up" {
+			w.checksDevices(t, claim(exactly("shared"), exactly("none")))
+			require.NoError(t, r.Stop())
+		}
+	}
+}
+
+// checksDevices has classbind refuse a claim with a class that is not there, which the API server lets pass: the namespace may use it.
+func (w *world) checksDevices(t *testing.T, claim *unstructured.Unstructured) {
+	w.apply(t, mayUse("none", "", "kind: Group, name: 'system:serviceaccounts:default'", "resource.k8s.io", "deviceclasses", "none"))
+	const refused = `.spec.devices.requests[1].exactly.deviceClassName names the class "class/none", which is not there`
+	awaitWrites(t, w, claim, refused, "We should check the second request.")
+	explained := w.explain(t, write(t, string(must(yaml.Marshal(claim))(t))), "--kubeconfig="+w.plane.Kubeconfig)
+	require.Len(t, explained, 1)
+	assert.Contains(t, explained[0].Message, refused)
+}

@@ -307,7 +307,25 @@ func TestSchema(t *testing.T) {
 		},
 		"PartOfStatus": {claimKind("a.test", "{reference: {parts: [{is: Name, path: .status.a}]}}"), "must be a field below .spec"},
 		"NoReference":  {claimKind("a.test", "{reference: {form: Name}}"), "name one of path, label, annotation and parts"},
-		"ListOfLabel":  {claimKind("a.test", "{reference: {label: a, form: Name, list: WhenAbsent}}"), "a list is a field"},
+		"WithinNoList": {claimKind("a.test", "{reference: {path: .spec.a, form: Name, within: [.b]}}"), "set list to CheckOnly"},
+		"WithinAndParts": {
+			claimKind("a.test", "{reference: {path: .spec.a, list: CheckOnly, explicit: Check, parts: [{is: Name, path: .spec.a.b}], within: [.b]}}"),
+			"within and parts exclude each other",
+		},
+		"WithinTwoLists": {
+			claimKind("a.test", "{reference: {path: .spec.a, form: Name, list: CheckOnly, explicit: Check, within: ['.b[*].c[*].d']}}"),
+			"one of them before [*]",
+		},
+		"WithinWithoutDot": {
+			claimKind("a.test", "{reference: {path: .spec.a, form: Name, list: CheckOnly, explicit: Check, within: [b]}}"),
+			"must be a path of at most five field names",
+		},
+		"CheckOnlyOfNothing": {claimKind("a.test", "{reference: {path: .spec.a, form: Name, list: CheckOnly}}"), "otherwise, nothing is checked"},
+		"CheckOnlyAndLater": {
+			claimKind("a.test", "{reference: {path: .spec.a, form: Name, list: CheckOnly, explicit: Check}, whenUnmatched: BindLater}"),
+			"leave out whenUnmatched and admission.defaulting",
+		},
+		"ListOfLabel": {claimKind("a.test", "{reference: {label: a, form: Name, list: WhenAbsent}}"), "a list is a field"},
 		"PartsOfAll": {
 			claimKind("a.test", "{reference: {parts: [{is: Name, path: .spec.a}]}, classes: {namespaces: {from: All}}}"), "give it a part that is a Namespace",
 		},

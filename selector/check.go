@@ -20,14 +20,15 @@ const (
 	reasonTooMany    = "TooManyReferences"
 )
 
-// Refused is why a claim may not have the class that it names. Class is empty if the classes cannot be read.
-type Refused struct{ Class, Reason, Text string }
+// Refused is why a claim may not have the class that it names. Class is empty if the classes cannot be read, and
+// At is the element of a list that names it.
+type Refused struct{ Class, Reason, Text, At string }
 
 func (r *Refused) Error() string {
 	if r.Class == "" {
 		return r.Text
 	}
-	return fmt.Sprintf("it names the class %q, which is %s", r.Class, r.Text)
+	return fmt.Sprintf("%s names the class %q, which is %s", cmp.Or(r.At, "it"), r.Class, r.Text)
 }
 
 // Check whether a claim may have the classes that it names, as it was read by ReadNamed. Those that it named before are not checked. It
@@ -42,17 +43,20 @@ func (d *Decider) Check(
 	if err != nil || !decision.Drawn() {
 		return decision.Claim, nil, err
 	}
-	named, ok := v.Kind.Reader.Reference.Named(object)
+	named, at, ok := v.Kind.Reader.Reference.Named(object)
 	if !ok {
-		const format = "its class reference is no list, or one with more than %d elements or too long to read"
-		text := fmt.Sprintf(format, v1beta1.MaxListedReferences)
+		const format = "its class reference .%s is no list, or has more than %d different classes, or is too long to read"
+		text := fmt.Sprintf(format, v.Kind.Reader.Reference.Path, v1beta1.MaxListedReferences)
 		return decision.Claim, &Refused{Reason: reasonTooMany, Text: text}, nil
 	}
-	for _, to := range named {
+	for i, to := range named {
 		if slices.Contains(before, to) {
 			continue
 		}
 		refused, err := d.checkNamed(ctx, &out, Subject{Claim: decision.Claim.Claim, View: v, facts: facts}, to)
+		if refused != nil && i < len(at) {
+			refused.At = truncate.String(at[i], v1beta1.MaxShownBytes)
+		}
 		if refused != nil || err != nil {
 			return decision.Claim, refused, err
 		}
@@ -63,7 +67,7 @@ func (d *Decider) Check(
 func (d *Decider) checkNamed(ctx context.Context, out *outside, claimant Subject, to claim.Target) (*Refused, error) {
 	v, namespace := claimant.View, claimant.Namespace
 	named := truncate.String(cmp.Or(to.Kind, "class")+"/"+to.Name, v1beta1.MaxShownBytes)
-	refused := &Refused{named, reasonOtherKind, "of a kind whose classes no claim of " + v.Kind.Name + " is offered"}
+	refused := &Refused{Class: named, Reason: reasonOtherKind, Text: "of a kind whose classes no claim of " + v.Kind.Name + " is offered"}
 	type place struct {
 		classes   *inventory.Classes
 		namespace string
@@ -116,7 +120,7 @@ func (d *Decider) checkNamed(ctx context.Context, out *outside, claimant Subject
 func refuses(ctx context.Context, out *outside, claim Subject, c *inventory.Class) (*Refused, error) {
 	refused := func(reason, text string, err error) (*Refused, error) {
 		drop := newDrop(c, reason, text, err)
-		return &Refused{c.String(), drop.Reason, drop.Text}, nil
+		return &Refused{Class: c.String(), Reason: drop.Reason, Text: drop.Text}, nil
 	}
 	kind := claim.View.Kind
 	if by, _, err := kind.Demand.Unmet(c); by != nil {

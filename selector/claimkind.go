@@ -178,7 +178,7 @@ func unknownValue(k *v1beta1.ClaimKind) *inventory.Fault {
 	reference, classes, choice, admission := &k.Spec.Reference, &k.Spec.Classes, &k.Spec.Choice, &k.Spec.Admission
 	all := []enumeration{
 		oneOf("reference.form", reference.Form, forms...),
-		oneOf("reference.list", reference.List, v1beta1.ListWhenAbsent),
+		oneOf("reference.list", reference.List, v1beta1.ListWhenAbsent, v1beta1.ListCheckOnly),
 		oneOf("reference.whenEmpty", reference.WhenEmpty, v1beta1.BindEmpty, v1beta1.LeaveEmptyAlone),
 		oneOf("reference.whenAbsent", reference.WhenAbsent, v1beta1.BindAbsent, v1beta1.LeaveAbsentAlone),
 		oneOf("reference.explicit", reference.Explicit, v1beta1.AllowExplicit, v1beta1.CheckExplicit),

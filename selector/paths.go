@@ -128,13 +128,19 @@ func (c *PathsCheck) checkReference(k *ClaimKind, s *openapi.Schema) {
 	}
 	if k.Reader.Reference.IsList {
 		c.add("reference.list", s.At(k.Reader.Reference.Path).Is("array"))
-		form = form.At(referenceAt(k))
+		for _, at := range referencesAt(k) {
+			c.checkForm(k, form.At(at), s, at)
+		}
+	} else {
+		c.checkForm(k, form, s, k.Reader.Reference.Path)
 	}
-	c.checkForm(k, form, s)
 	if len(c.Problems) > 0 {
 		c.remedy = formRemedy(k, s)
 	}
 	for i := range k.Reader.Reference.Path {
+		if k.Reader.Reference.IsChecked { // classbind writes nothing, so nothing can be missing.
+			break
+		}
 		c.require(k, s, k.Reader.Reference.Path[:i+1])
 	}
 	for _, part := range c.required {
@@ -180,8 +186,8 @@ func (c *PathsCheck) require(k *ClaimKind, s *openapi.Schema, p fields.Path) {
 
 // checkForm reports whether a reference of this form would be stored as it is written. A
 // namespace is needed only where claims are offered the classes of others than their own.
-func (c *PathsCheck) checkForm(k *ClaimKind, form *claim.Form, s *openapi.Schema) {
-	setting, reference := "reference."+form.String(), referenceAt(k)
+func (c *PathsCheck) checkForm(k *ClaimKind, form *claim.Form, s *openapi.Schema, reference fields.Path) {
+	setting := "reference." + form.String()
 	partAt := func(at fields.Path) *claim.Part {
 		i := slices.IndexFunc(form.Parts, func(p claim.Part) bool { return slices.Equal(p.Path, at) })
 		if i < 0 {
@@ -192,7 +198,7 @@ func (c *PathsCheck) checkForm(k *ClaimKind, form *claim.Form, s *openapi.Schema
 	for _, name := range s.At(reference).Schema.Required {
 		part := partAt(reference.Below(name))
 		switch {
-		case !form.IsObject, !s.Requires(reference.Below(name)):
+		case !form.IsObject, k.Reader.Reference.IsChecked, !s.Requires(reference.Below(name)):
 		case part != nil:
 			c.required = append(c.required, part)
 		case k.Reader.Reference.EmptyIsUnset && !claim.IsPart(name): // An author may begin the reference with it.
@@ -221,12 +227,19 @@ func (c *PathsCheck) checkForm(k *ClaimKind, form *claim.Form, s *openapi.Schema
 	}
 }
 
-// referenceAt is the path of the reference in the schema, or that of the elements of a list.
-func referenceAt(k *ClaimKind) fields.Path {
-	if k.Reader.Reference.IsList {
-		return k.Reader.Reference.Path.Below(fields.Element)
+// referencesAt are the paths of the reference in the schema: the only one, that of the elements of a list, or those within the elements.
+func referencesAt(k *ClaimKind) (all []fields.Path) {
+	if !k.Reader.Reference.IsList {
+		return []fields.Path{k.Reader.Reference.Path}
 	}
-	return k.Reader.Reference.Path
+	element := k.Reader.Reference.Path.Below(fields.Element)
+	for i := range k.Reader.Reference.Within {
+		all = append(all, k.Reader.Reference.Within[i].In(element))
+	}
+	if len(all) == 0 {
+		all = append(all, element)
+	}
+	return all
 }
 
 // FittingForm returns the form of reference that fits the schema, nil if none does: the one that says the most, and asks for the least.
@@ -237,8 +250,8 @@ func FittingForm(k *ClaimKind, s *openapi.Schema) *claim.Form {
 		if !form.NamesNamespace && (k.Demand.Reach.From == v1beta1.FromAll || len(k.Demand.Reach.Names) > 1) {
 			continue // No registration may have it.
 		}
-		at := form.At(referenceAt(k))
-		if c.checkForm(k, at, s); len(c.Problems) > 0 || c.Unknown != "" {
+		at := form.At(referencesAt(k)[0])
+		if c.checkForm(k, at, s, referencesAt(k)[0]); len(c.Problems) > 0 || c.Unknown != "" {
 			continue
 		}
 		stored := 0

@@ -586,3 +586,40 @@ func TestRequired(t *testing.T) {
 		})
 	}
 }
+
+// TestPathsWithin compares references within the elements of a list with the schema.
+func TestPathsWithin(t *testing.T) {
+	schema := specOf("requests: {type: array, items: {type: object, properties: {exactly: {type: object, properties: {class: "+aText+
+		"}}, any: {type: array, items: {type: object, properties: {class: "+aText+"}}}, count: {type: integer}}}}")
+	for reason, tc := range map[string]struct {
+		within  v1beta1.ElementPath
+		problem string
+	}{
+		"We should find a field of an element.":             {within: ".exactly.class"},
+		"We should find a field of an element of its list.": {within: ".any[*].class"},
+		"We should miss a field.": {
+			within:  ".exactly.clas",
+			problem: "reference.form Name: the schema has no field .spec.requests.[].exactly.clas",
+		},
+		"We should know the type of the field.": {
+			within:  ".count",
+			problem: "reference.form Name: must be of type string, and is of type integer: .spec.requests.[].count",
+		},
+	} {
+		k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.example.org"}, Spec: v1beta1.ClaimKindSpec{
+			Reference: v1beta1.Reference{
+				Place: v1beta1.Place{Path: ".spec.requests"}, Form: v1beta1.Name, List: v1beta1.ListCheckOnly,
+				Within: []v1beta1.ElementPath{".exactly.class", tc.within},
+			},
+			Selector: v1beta1.ClassSelector{Path: ".spec.classSelector"},
+		}}
+		c := CheckPaths(NewClaimKind(k), schemaOfCRD(t, schema))
+		if tc.problem == "" {
+			assert.Empty(t, c.Problems, reason)
+		} else if assert.Len(t, c.Problems, 1, reason) {
+			assert.Contains(t, c.Problems[0], tc.problem, reason)
+		}
+		assert.Empty(t, c.Unknown, reason)
+		assert.Empty(t, c.Required, reason)
+	}
+}

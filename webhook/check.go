@@ -45,8 +45,8 @@ func (b *Binder) Check(ctx context.Context, request *admissionv1.AdmissionReques
 		if err != nil {
 			return nil, malformed("request.oldObject: %v", err)
 		}
-		had, _ = view.Kind.Reader.Reference.Named(before)
-		if has, ok := view.Kind.Reader.Reference.Named(object); ok && slices.Equal(has, had) {
+		had, _, _ = view.Kind.Reader.Reference.Named(before)
+		if has, _, ok := view.Kind.Reader.Reference.Named(object); ok && slices.Equal(has, had) {
 			return untouched("SameReference"), nil
 		}
 	}

@@ -13,6 +13,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.parts) || !has(self.label) && !has(self.annotation)",message="a label or an annotation has no parts: give each part its own label or annotation",fieldPath=".parts"
 // +kubebuilder:validation:XValidation:rule="!has(self.parts) || !has(self.path) || self.parts.all(p, has(p.path) && p.path.startsWith(self.path + '.') && p.path.substring(self.path.size() + 1).matches('^[A-Za-z_][A-Za-z0-9_]*$'))",message="beside reference.path, each part must be a field of the object there, with letters, digits and _ in its name",fieldPath=".parts"
 // +kubebuilder:validation:XValidation:rule="!has(self.list) || has(self.path)",message="a list is a field: set path",fieldPath=".list"
+// +kubebuilder:validation:XValidation:rule="!has(self.within) || has(self.list) && self.list == 'CheckOnly'",message="classbind writes no reference within an element: set list to CheckOnly",fieldPath=".within"
+// +kubebuilder:validation:XValidation:rule="!has(self.within) || !has(self.parts)",message="a reference within an element has a form: within and parts exclude each other",fieldPath=".within"
 // +kubebuilder:validation:XValidation:rule="has(self.path) || !has(self.whenParentAbsent) || self.whenParentAbsent == 'Create' || has(self.parts) && has(self.parts[0].path)",message="a label or an annotation has no parent that could be absent: leave this field out",fieldPath=".whenParentAbsent"
 // +kubebuilder:validation:XValidation:rule="!has(self.path) || !(self.path in ['.apiVersion', '.kind', '.metadata', '.status']) && !self.path.startsWith('.metadata.') && !self.path.startsWith('.status.')",message="must not name the apiVersion, kind, metadata or status of a claim: the API server owns these",fieldPath=".path"
 type Reference struct {
@@ -47,10 +49,18 @@ type Reference struct {
 
 	// List has path lead to a list of references. WhenAbsent writes a list with one
 	// reference if it is absent or empty. A list that has elements is what the author wants: it
-	// stays as it is, and explicit and use check all of them. Parts are fields of an element, below path.
-	// Example: WhenAbsent
+	// stays as it is, and explicit and use check all of them. CheckOnly never writes: claims are not bound
+	// nor counted, only checked. Parts are fields of an element, below path. Example: WhenAbsent
 	// +optional
 	List ListPolicy `json:"list,omitempty"`
+
+	// Within are the paths of references in an element of a list, if the element itself is none. One of
+	// the fields may be a list, too. Example: [.exactly.deviceClassName, ".firstAvailable[*].deviceClassName"]
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=4
+	// +listType=set
+	// +optional
+	Within []ElementPath `json:"within,omitempty"`
 
 	// WhenEmpty says what happens to a claim with an empty string or list, or with an object whose
 	// name is empty or absent. Bind takes it for none, because typed clients send it, and
@@ -175,11 +185,29 @@ const (
 
 // ListPolicy is when a reference is written to a list.
 //
-// +kubebuilder:validation:Enum=WhenAbsent
+// +kubebuilder:validation:Enum=WhenAbsent;CheckOnly
 type ListPolicy string
 
-// ListWhenAbsent writes the only element of a list.
-const ListWhenAbsent ListPolicy = "WhenAbsent"
+// When a reference is written to a list: if it has none, as its only element, or never.
+const (
+	ListWhenAbsent ListPolicy = "WhenAbsent"
+	ListCheckOnly  ListPolicy = "CheckOnly"
+)
+
+// ElementPath is a path into an element of a list: field names, each after a dot. One of the fields may be a list, too.
+//
+// +kubebuilder:validation:MaxLength=128
+// +kubebuilder:validation:XValidation:rule="self.matches('^([.][A-Za-z_][A-Za-z0-9_-]*([[][*][]])?){1,5}$') && self.indexOf('*') == self.lastIndexOf('*')",message="must be a path of at most five field names, each after a dot and one of them before [*], such as .firstAvailable[*].deviceClassName"
+type ElementPath string
+
+// Names returns the field names that lead to the value, or to the list that has the values, and those that lead on from its elements.
+func (p ElementPath) Names() (before, after []string, isList bool) {
+	split := func(path string) []string {
+		return strings.FieldsFunc(path, func(r rune) bool { return r == '.' })
+	}
+	start, rest, isList := strings.Cut(string(p), "[*]")
+	return split(start), split(rest), isList
+}
 
 // Explicit is what happens to a claim that names a class itself.
 //

@@ -97,7 +97,8 @@ func useSpec(k *v1beta1.ClaimKind, view *selector.View, entry *Entry) admissionr
 		return s
 	}
 	if r.IsList {
-		refuse(r.isShort(), fmt.Sprintf("the class references %s are no list, or more than %d", r.Path, v1beta1.MaxListedReferences), "")
+		const text = "the class references .%s are no list, or more than %d different ones"
+		refuse(r.isShort(), fmt.Sprintf(text, r.Path, v1beta1.MaxListedReferences), "")
 	}
 	for _, e := range r.elements() {
 		unless := func(expression string) string { return e.unless + expression }
@@ -109,7 +110,7 @@ func useSpec(k *v1beta1.ClaimKind, view *selector.View, entry *Entry) admissionr
 		const unregistered = "is of a kind that is not registered for these claims"
 		refuse(unless("("+strings.Join(isAny, " || ")+")"),
 			fmt.Sprintf("the class %s: %s lists those that can be used", unregistered, command),
-			fmt.Sprintf(`"the class " + %s + " %s"`, e.class(), unregistered))
+			fmt.Sprintf(`%s"the class " + %s + " %s"`, e.at, e.class(), unregistered))
 		for _, of := range view.MeantKinds() {
 			verb := fmt.Sprintf("verb %s on %s", v1beta1.UseVerb, of.Resource().GroupResource())
 			name := shown(e.variable("name"))
@@ -118,7 +119,7 @@ func useSpec(k *v1beta1.ClaimKind, view *selector.View, entry *Entry) admissionr
 			}
 			refuse(unless(fmt.Sprintf("!(%s) || %s", e.means(of), mayUse(view.Kind.Use, of, e.namespaceOf(of), e.variable("name")))),
 				fmt.Sprintf("the class may not be used (%s): %s lists those that may", verb, command),
-				fmt.Sprintf(`%s + " may not use the class " + %s + " (%s " + %s + ")"`, r.subject, e.class(), verb, name))
+				fmt.Sprintf(`%s%s + " may not use the class " + %s + " (%s " + %s + ")"`, e.at, r.subject, e.class(), verb, name))
 		}
 	}
 	return s
@@ -170,6 +171,7 @@ type useElement struct {
 	root   string // where the paths of its parts start
 	suffix string // of its variables
 	unless string // is true, with ||, if the list has no such element
+	at     string // is, with +, the start of a message: which element that is
 }
 
 func (r *useReader) elements() (all []useElement) {
@@ -177,16 +179,69 @@ func (r *useReader) elements() (all []useElement) {
 		return []useElement{{useReader: r, root: "object"}}
 	}
 	for i := range v1beta1.MaxListedReferences {
-		all = append(all, useElement{
-			r, fmt.Sprintf("variables.element%d", i), strconv.Itoa(i), fmt.Sprintf("variables.listed.size() <= %d || ", i),
-		})
+		root := fmt.Sprintf("variables.element%d", i)
+		all = append(all, useElement{r, root, strconv.Itoa(i), fmt.Sprintf("variables.left%d.size() == 0 || ", i), r.placeOf(root)})
 	}
 	return all
 }
 
+// listed are CEL expressions for lists of the references in a list: its elements, or what they have at each place within.
+func (r *useReader) listed() string {
+	if len(r.Within) == 0 {
+		return "[variables.listed]"
+	}
+	var all []string
+	for i := range r.Within {
+		w := &r.Within[i]
+		list := fmt.Sprintf("variables.listed.filter(r, %s).map(r, %s)", isIn(w, "r"), w.Path.At("r"))
+		if !w.IsList {
+			list = "[" + list + "]"
+		} else if len(w.Below) > 0 {
+			list += fmt.Sprintf(".map(l, l.filter(e, %s).map(e, %s))", w.Below.IsSet("e"), w.Below.At("e"))
+		}
+		all = append(all, list)
+	}
+	return strings.Join(all, " + ")
+}
+
+// isIn reports whether an element has a reference at a place within, or a list of them.
+func isIn(w *claim.Within, element string) string {
+	if w.IsList {
+		return fmt.Sprintf("%s && type(%s) == list", w.Path.IsSet(element), w.Path.At(element))
+	}
+	return w.Path.IsSet(element)
+}
+
+// placeOf a reference is the CEL expression for the path of the first element that has it, and a colon.
+func (r *useReader) placeOf(reference string) string {
+	path := fmt.Sprintf(`".%s[" + string(variables.listed.indexOf(r)) + "]`, r.Path)
+	if len(r.Within) == 0 {
+		return fmt.Sprintf(`variables.listed.filter(r, r == %s).map(r, %s: ")[0] + `, reference, path)
+	}
+	var all []string
+	for i := range r.Within {
+		w := &r.Within[i]
+		has, at := fmt.Sprintf("%s == %s", w.Path.At("r"), reference), fmt.Sprintf(`%s.%s: "`, path, w.Path)
+		if w.IsList {
+			is := fmt.Sprintf("e == %s", reference)
+			if len(w.Below) > 0 {
+				is = fmt.Sprintf("%s && %s == %s", w.Below.IsSet("e"), w.Below.At("e"), reference)
+			}
+			has = fmt.Sprintf("%s.exists(e, %s)", w.Path.At("r"), is)
+			at = fmt.Sprintf(`%s.%s[" + string(%[3]s.indexOf(%[3]s.filter(e, %[4]s)[0])) + "]`, path, w.Path, w.Path.At("r"), is)
+			if len(w.Below) > 0 {
+				at += "." + w.Below.String()
+			}
+			at += `: "`
+		}
+		all = append(all, fmt.Sprintf("variables.listed.filter(r, %s && %s).map(r, %s)", isIn(w, "r"), has, at))
+	}
+	return fmt.Sprintf("(%s)[0] + ", strings.Join(all, " + "))
+}
+
 // isShort is true of a list that is checked whole.
 func (r *useReader) isShort() string {
-	return fmt.Sprintf("type(%s) == list && variables.listed.size() <= %d", r.Path.At("object"), v1beta1.MaxListedReferences)
+	return fmt.Sprintf("type(%s) == list && variables.left%d.size() == 0", r.Path.At("object"), v1beta1.MaxListedReferences)
 }
 
 // variable of the policy with what a part says.
@@ -200,10 +255,13 @@ func (r *useReader) variables() (all []admissionregistrationv1.Variable) {
 	if r.IsList {
 		list := r.Path.At("object")
 		add("listed", fmt.Sprintf("type(%s) == list ? %s : []", list, list))
+		add("left0", fmt.Sprintf("(%s).filter(l, l.size() > 0)", r.listed()))
 	}
 	for i, e := range r.elements() {
-		if r.IsList {
-			add("element"+e.suffix, fmt.Sprintf("variables.listed.size() > %d ? variables.listed[%d] : null", i, i))
+		if r.IsList { // Equal references are one.
+			add("element"+e.suffix, fmt.Sprintf("variables.left%d.size() > 0 ? variables.left%d[0][0] : null", i, i))
+			const left = "variables.left%d.map(l, l.filter(r, r != variables.element%d)).filter(l, l.size() > 0)"
+			add(fmt.Sprintf("left%d", i+1), fmt.Sprintf(left, i, i))
 		}
 		for i := range r.Form.Parts {
 			part := &r.Form.Parts[i]

@@ -302,21 +302,28 @@ func TestUsePolicyOfLists(t *testing.T) {
 	v := newUsePolicy(t, &spec)
 	rights := teamRights(t, func(class string) bool { return class == "golds.example.org//mine" })
 	const mine, theirs = `{name: mine}`, `{name: theirs}`
+	numbered := func(n int) (all string) {
+		for i := range n {
+			all += fmt.Sprintf("{name: mine, section: s%d}, ", i)
+		}
+		return all
+	}
 	for reason, tc := range map[string]struct {
 		refs string
 		want string // of the message, empty if the claim is let through
 	}{
 		"We should have nothing to check in an empty list.": {refs: `[]`},
 		"We should let a class pass that may be used.":      {refs: "[" + mine + "]"},
-		"We should check the first element.":                {refs: "[" + theirs + "]", want: `may not use the class "Gold/theirs"`},
+		"We should check the first element.":                {refs: "[" + theirs + "]", want: `.spec.refs[0]: namespace "team" may not use the class "Gold/theirs"`},
 		"We should check the second element.":               {refs: "[" + mine + "," + theirs + "]", want: `may not use the class "Gold/theirs"`},
 		"We should check the kind of each.":                 {refs: "[" + mine + ", {name: mine, kind: None}]", want: "not registered"},
-		"We should let as many pass as are checked.":        {refs: "[" + strings.Repeat(mine+",", v1beta1.MaxListedReferences) + "]"},
+		"We should let as many pass as are checked.":        {refs: "[" + numbered(v1beta1.MaxListedReferences) + "]"},
+		"We should check equal elements once.":              {refs: "[" + strings.Repeat(mine+",", 2*v1beta1.MaxListedReferences) + "]"},
 		"We should check the last of them.": {
-			refs: "[" + strings.Repeat(mine+",", v1beta1.MaxListedReferences-1) + theirs + "]",
-			want: "Gold/theirs",
+			refs: "[" + numbered(v1beta1.MaxListedReferences-1) + theirs + "]",
+			want: `.spec.refs[7]: namespace "team" may not use the class "Gold/theirs"`,
 		},
-		"We should refuse more than we check.":                     {refs: "[" + strings.Repeat(mine+",", v1beta1.MaxListedReferences+1) + "]", want: "more than 8"},
+		"We should refuse more than we check.":                     {refs: "[" + numbered(v1beta1.MaxListedReferences+1) + "]", want: "more than 8 different ones"},
 		"We should refuse what is no list.":                        {refs: mine, want: "no list"},
 		"We should refuse an element that is not a reference.":     {refs: "[" + mine + ", 5]", want: "not a string"},
 		"We should refuse a name that is not a string.":            {refs: "[{name: 5}]", want: "not a string"},
@@ -328,6 +335,61 @@ func TestUsePolicyOfLists(t *testing.T) {
 		object["spec"] = spec
 		got := v.refused(t, nil, object, "team", rights)
 		if tc.want == "" {
+			assert.Empty(t, got, reason)
+		} else {
+			assert.Contains(t, got, tc.want, reason)
+		}
+	}
+}
+
+// TestUsePolicyWithin has the policy check the references within the elements of a list, those of DRA.
+func TestUsePolicyWithin(t *testing.T) {
+	k, entry := useKind("", func(s *v1beta1.ClaimKindSpec) {
+		s.Reference = v1beta1.Reference{
+			Place: v1beta1.Place{Path: ".spec.devices.requests"}, List: v1beta1.ListCheckOnly, Form: v1beta1.Name,
+			Within: []v1beta1.ElementPath{".exactly.deviceClassName", ".firstAvailable[*].deviceClassName", ".others[*]"},
+		}
+	})
+	kinds := slices.DeleteFunc(useClasses(), func(s *inventory.Classes) bool { return s.Kind.Namespaced })
+	spec := useSpec(k, selector.NewView(selector.NewClaimKind(k), kinds), entry)
+	v := newUsePolicy(t, &spec)
+	rights := teamRights(t, func(class string) bool { return strings.Contains(class, "//mine") })
+	exactly := func(class string) string { return "{exactly: {deviceClassName: " + class + "}}, " }
+	many := func(n int) (all string) {
+		for i := range n {
+			all += exactly(fmt.Sprintf("mine-%d", i))
+		}
+		return all
+	}
+	for reason, tc := range map[string]struct{ requests, want string }{
+		"We should have nothing to check without requests.": {},
+		"We should let classes pass that may be used.":      {requests: exactly("mine") + "{firstAvailable: [{deviceClassName: mine}]}, {others: [mine]}"},
+		"We should check the second request.": {
+			requests: exactly("mine") + exactly("theirs"),
+			want:     `.spec.devices.requests[1].exactly.deviceClassName: namespace "team" may not use the class "theirs"`,
+		},
+		"We should check the second alternative.": {
+			requests: exactly("mine") + "{firstAvailable: [{deviceClassName: mine}, {deviceClassName: theirs}]}",
+			want:     `.spec.devices.requests[1].firstAvailable[1].deviceClassName: namespace "team" may not use the class "theirs"`,
+		},
+		"We should check strings in a list.": {
+			requests: exactly("mine") + "{others: [mine, theirs]}",
+			want:     `.spec.devices.requests[1].others[1]: namespace "team" may not use the class "theirs"`,
+		},
+		"We should name the first that has the class.": {
+			requests: "{firstAvailable: [{deviceClassName: theirs}]}, " + exactly("mine") + exactly("theirs"),
+			want:     `.spec.devices.requests[2].exactly.deviceClassName: namespace`,
+		},
+		"We should check many requests of one class.":   {requests: strings.Repeat(exactly("mine"), 32)},
+		"We should check as many classes as we say.":    {requests: many(v1beta1.MaxListedReferences)},
+		"We should refuse more classes than we check.":  {requests: many(v1beta1.MaxListedReferences + 1), want: "more than 8 different ones"},
+		"We should refuse a name that is not a string.": {requests: "{exactly: {deviceClassName: 5}}", want: "not a string"},
+		"We should skip what is absent.":                {requests: "{}, {exactly: null}, {exactly: {}}, {firstAvailable: null}, {firstAvailable: [{}]}"},
+	} {
+		requests := map[string]any{}
+		require.NoError(t, yaml.Unmarshal([]byte("requests: ["+tc.requests+"]"), &requests))
+		object := map[string]any{"metadata": map[string]any{}, "spec": map[string]any{"devices": requests}}
+		if got := v.refused(t, nil, object, "team", rights); tc.want == "" {
 			assert.Empty(t, got, reason)
 		} else {
 			assert.Contains(t, got, tc.want, reason)

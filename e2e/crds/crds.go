@@ -1,7 +1,7 @@
 // Package crds requires the projects whose CRDs the tests of deploy/kinds install. The tests look into the folders of their modules for the
 // YAML, so that nothing of it is copied. It is a module of its own because the projects' dependencies would move those of the Kubernetes
-// that e2e builds. The folder shapes has small CRDs of the same shape as those that no project publishes, or that are in none of these
-// modules.
+// that e2e builds. The folder projects has the CRDs of projects without such a module, and shapes has those of samples that no
+// project publishes.
 package crds
 
 import (

@@ -63,6 +63,9 @@ const isUpdate = `request.operation == "UPDATE"`
 // MatchConditions save the API server the call for claims that would be left alone. There is one for each place, so that an admin can
 // distinguish them. An error in claims.when is the author's: the API server refuses the claim with it (failurePolicy Fail), as we do.
 func MatchConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
+	if k.Spec.Reference.List == v1beta1.ListCheckOnly {
+		return []MatchCondition{{"is-bound", "false"}} // The entry stays: others take the rule from it.
+	}
 	bindWhen, decides := BindWhen(k)
 	restores, reference := k.Spec.Reference.OnUnbind != v1beta1.AllowUnbind, referenceOf(&k.Spec.Reference)
 	for _, c := range conditionsOf(&k.Spec) {

@@ -90,7 +90,7 @@ func newForm(name v1beta1.ReferenceForm, isObject bool, parts ...Part) Form {
 
 // formOf a reference, at its place, or that of an element of a list, without a place. A form that is unknown or empty is ObjectReference.
 func formOf(of *v1beta1.Reference) *Form {
-	isElement, all := of.List == v1beta1.ListWhenAbsent, of.Parts[:min(len(of.Parts), maxParts)]
+	isElement, all := of.List != "", of.Parts[:min(len(of.Parts), maxParts)]
 	if !slices.ContainsFunc(all, func(p v1beta1.ReferencePart) bool { return p.Is == v1beta1.NamePart }) {
 		form := &Forms[max(slices.IndexFunc(Forms, func(f Form) bool { return f.Name == of.Form }), 0)]
 		if isElement {
@@ -166,9 +166,14 @@ func (p *Part) Field() string { return p.Path[len(p.Path)-1] }
 
 // in returns the value of the part in a claim, or in an element of a list, nil if it has none.
 func (p *Part) in(value any) any {
-	if len(p.Path) > 0 {
+	return lookUp(p.Path, value)
+}
+
+// lookUp a path in a value that may be no object. An empty one is that of the value itself.
+func lookUp(p fields.Path, value any) any {
+	if len(p) > 0 {
 		object, _ := value.(map[string]any)
-		value, _ = p.Path.Lookup(object)
+		value, _ = p.Lookup(object)
 	}
 	return value
 }

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"fmt"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -49,6 +50,10 @@ var (
 		{Is: v1beta1.KindPart, Place: v1beta1.Place{Path: ".spec.parentRefs.kind"}, Default: "Gateway"},
 		{Is: v1beta1.NamePart, Place: v1beta1.Place{Path: ".spec.parentRefs.name"}},
 	}}
+	byDevices = v1beta1.Reference{
+		Place: v1beta1.Place{Path: ".spec.devices.requests"}, List: v1beta1.ListCheckOnly, Form: v1beta1.Name,
+		Within: []v1beta1.ElementPath{".exactly.deviceClassName", ".firstAvailable[*].deviceClassName", ".others[*]"},
+	}
 	byNames = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.locations"}, List: v1beta1.ListWhenAbsent, Form: v1beta1.Name}
 )
 
@@ -237,19 +242,55 @@ func TestDefaultsOfParts(t *testing.T) {
 // TestNamed reads all references of a list.
 func TestNamed(t *testing.T) {
 	name := func(n int) string { return strings.Repeat("{name: a}, ", n) }
+	numbered := func(n int) (all []Target) {
+		for i := range n {
+			all = append(all, Target{Name: fmt.Sprintf("n%d", i)})
+		}
+		return all
+	}
+	names := func(n int) (all string) {
+		for _, to := range numbered(n) {
+			all += to.Name + ", "
+		}
+		return all
+	}
 	gateway := Target{GroupVersionKind: schema.GroupVersionKind{Kind: "Gateway"}, Name: "a"}
 	for reason, tc := range map[string]struct {
 		reference v1beta1.Reference
 		claim     string
 		want      []Target
+		at        []string
 		tooMany   bool
 	}{
 		"We should find no class in a claim without a list.": {reference: byList, claim: `{spec: {}}`},
 		"We should find none in an empty list.":              {reference: byList, claim: `{spec: {parentRefs: []}}`},
 		"We should find each, with the defaults of its parts.": {
 			reference: byList,
-			claim:     `{spec: {parentRefs: [` + name(2) + `]}}`,
-			want:      []Target{gateway, gateway},
+			claim:     `{spec: {parentRefs: [{name: a}, {name: b}]}}`,
+			want:      []Target{gateway, {GroupVersionKind: gateway.GroupVersionKind, Name: "b"}},
+			at:        []string{".spec.parentRefs[0]", ".spec.parentRefs[1]"},
+		},
+		"We should find equal ones once.": {
+			reference: byList,
+			claim:     `{spec: {parentRefs: [` + name(2*v1beta1.MaxListedReferences) + `]}}`,
+			want:      []Target{gateway},
+		},
+		"We should find the references within elements.": {
+			reference: byDevices,
+			claim: `{spec: {devices: {requests: [{exactly: {deviceClassName: a}}, {firstAvailable: [{deviceClassName: a}, {deviceClassName: b}, {}]},
+				{others: [c]}, 5, {exactly: null}, {firstAvailable: {}}]}}}`,
+			want: []Target{{Name: "a"}, {Name: "b"}, {Name: "c"}},
+			at: []string{
+				".spec.devices.requests[0].exactly.deviceClassName",
+				".spec.devices.requests[1].firstAvailable[1].deviceClassName",
+				".spec.devices.requests[2].others[0]",
+			},
+		},
+		"We should find none in a claim without requests.": {reference: byDevices, claim: `{spec: {devices: {}}}`},
+		"We should count what is within both lists.": {
+			reference: byDevices,
+			claim:     `{spec: {devices: {requests: [{exactly: {deviceClassName: a}}, {others: [` + names(v1beta1.MaxListedReferences) + `]}]}}}`,
+			tooMany:   true,
 		},
 		"We should read an element without a name.": {
 			reference: byList,
@@ -258,13 +299,13 @@ func TestNamed(t *testing.T) {
 		},
 		"We should find names.": {reference: byNames, claim: `{spec: {locations: [a, b]}}`, want: []Target{{Name: "a"}, {Name: "b"}}},
 		"We should check as many as the limit says.": {
-			reference: byList,
-			claim:     `{spec: {parentRefs: [` + name(v1beta1.MaxListedReferences) + `]}}`,
-			want:      slices.Repeat([]Target{gateway}, v1beta1.MaxListedReferences),
+			reference: byNames,
+			claim:     `{spec: {locations: [` + names(v1beta1.MaxListedReferences) + `]}}`,
+			want:      numbered(v1beta1.MaxListedReferences),
 		},
 		"We should check no longer list in part.": {
-			reference: byList,
-			claim:     `{spec: {parentRefs: [` + name(v1beta1.MaxListedReferences+1) + `]}}`,
+			reference: byNames,
+			claim:     `{spec: {locations: [` + names(v1beta1.MaxListedReferences+1) + `]}}`,
 			tooMany:   true,
 		},
 		"We should not read a list that is too long.": {
@@ -281,9 +322,16 @@ func TestNamed(t *testing.T) {
 		require.NoError(t, err)
 		read, err := r.DecodeValid(raw)
 		require.NoError(t, err)
-		got, ok := r.Reference.Named(read)
+		got, at, ok := r.Reference.Named(read)
 		assert.Equal(t, tc.tooMany, !ok, reason)
 		assert.True(t, slices.Equal(tc.want, got), "%s: %v", reason, got)
+		if tc.at != nil {
+			assert.Equal(t, tc.at, at, reason)
+		}
+		if tc.reference.List == v1beta1.ListCheckOnly {
+			assert.Equal(t, CheckOnly, r.Read("team", "a", read).LeftAlone, reason)
+			assert.False(t, r.Reference.NamesClass(read), reason)
+		}
 	}
 }
 

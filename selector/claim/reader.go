@@ -27,6 +27,8 @@ const (
 	NoSelector   = "NoSelector"
 	// ReferenceAbsent means that the author gave nothing of the reference.
 	ReferenceAbsent = "ReferenceAbsent"
+	// CheckOnly means that claims of the kind are only checked.
+	CheckOnly = "CheckOnly"
 	// NotYet means that claims.when is not true of the claim now.
 	NotYet = "NotYet"
 )
@@ -92,6 +94,10 @@ func (r *Reader) DecodeValid(raw []byte) (map[string]any, error) {
 // Read a claim of this kind from an object that any decoder may have made. A claim that is left alone is read no further.
 func (r *Reader) Read(namespace, name string, object map[string]any) Intake {
 	in := Intake{Claim: Claim{Namespace: namespace, Name: name}}
+	if r.Reference.IsChecked {
+		in.LeftAlone = CheckOnly
+		return in
+	}
 	reason, by, wrong := r.leaveAloneReason(object, nil)
 	if reason != "" {
 		in.LeftAlone = reason
@@ -293,7 +299,7 @@ func NewReader(k *v1beta1.ClaimKind, x *rules.ForClaims) *Reader {
 		Selector:       k.Spec.Selector.Path.Names(),
 		Annotation:     k.Spec.Selector.AnnotationPlace().Names(),
 		WhenNoSelector: k.Spec.Selector.WhenAbsent,
-		allowsUnbind:   k.Spec.Reference.OnUnbind == v1beta1.AllowUnbind,
+		allowsUnbind:   k.Spec.Reference.OnUnbind == v1beta1.AllowUnbind || k.Spec.Reference.List == v1beta1.ListCheckOnly,
 		Annotates:      k.Spec.Choice.Annotate == v1beta1.AnnotateDecision,
 		ChecksExplicit: k.Spec.Reference.Explicit == v1beta1.CheckExplicit,
 		bindWhen:       x.BindWhen,
@@ -342,7 +348,10 @@ func (r *Reader) newPlan() *fields.Plan {
 			p.Add(part.Path, fields.AsScalar, maxNameBytes)
 		}
 	}
-	if r.Reference.IsList {
+	switch {
+	case len(r.Reference.Within) > 0: // They are deeper than the elements.
+		p.AddForExpressions(r.Reference.Path, v1beta1.MaxReferenceBytes, fields.MaxExpressionDepth)
+	case r.Reference.IsList:
 		p.Add(r.Reference.Path, fields.AsWhole, v1beta1.MaxReferenceBytes)
 	}
 	p.At(r.Reference.Path).MarksOthers = !r.Reference.EmptyIsUnset

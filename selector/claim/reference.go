@@ -21,8 +21,10 @@ type ClassReference struct {
 	Path fields.Path
 	// Form of the reference, or of an element of a list.
 	Form *Form
-	// IsList reports whether Path is that of a list, which gets one element.
-	IsList bool
+	// IsList reports whether Path is that of a list, which gets one element, unless IsChecked reports that claims are only checked.
+	IsList, IsChecked bool
+	// Within are the places of the references in an element, empty for a list whose elements are references.
+	Within []Within
 	// name is the path of the name, and parent that of the object that has the parts. Both are Path where that is a list.
 	name, parent fields.Path
 	required     []bool   // by the schema of the claims, of the fields that lead to the name
@@ -59,7 +61,7 @@ func newClassReference(k *v1beta1.ClaimKind, bindWhen *expression.Expression) Cl
 // referenceOf the claims of a registration, without what its expressions and the schema of the claims say.
 func referenceOf(of *v1beta1.Reference) ClassReference {
 	r := ClassReference{
-		Path: of.Names(), Form: formOf(of), IsList: of.List == v1beta1.ListWhenAbsent,
+		Path: of.Names(), Form: formOf(of), IsList: of.List != "", IsChecked: of.List == v1beta1.ListCheckOnly, Within: withinOf(of),
 		EmptyIsUnset: of.EmptyIsUnset(), LeavesAbsent: of.WhenAbsent == v1beta1.LeaveAbsentAlone,
 	}
 	if r.IsList {
@@ -166,10 +168,10 @@ func (r *ClassReference) NamesClass(object map[string]any) bool {
 	return to.Name != ""
 }
 
-// RefersTo is what the class reference of a claim says, false if it has none.
+// RefersTo is what the class reference of a claim says, false if it has none, or if such claims are only checked.
 func (r *ClassReference) RefersTo(object map[string]any) (to Target, bound bool) {
 	found, _ := r.setValue(r.Path.Lookup(object))
-	if found == nil {
+	if found == nil || r.IsChecked {
 		return Target{}, false
 	}
 	if !r.IsList {
@@ -179,24 +181,6 @@ func (r *ClassReference) RefersTo(object map[string]any) (to Target, bound bool)
 		to = r.Form.read(list[0])
 	}
 	return to, true
-}
-
-// Named are the classes that a claim names: the only one, or those of a list. It is not ok if there are more than
-// v1beta1.MaxListedReferences, or too many to read.
-func (r *ClassReference) Named(object map[string]any) (all []Target, ok bool) {
-	to, isSet := r.RefersTo(object)
-	if !isSet || !r.IsList {
-		return []Target{to}[:min(1, len(to.Name))], true
-	}
-	value, _ := r.Path.Lookup(object)
-	list, ok := value.([]any)
-	if !ok || len(list) > v1beta1.MaxListedReferences {
-		return nil, false
-	}
-	for _, element := range list {
-		all = append(all, r.Form.read(element))
-	}
-	return all, true
 }
 
 // Parents counts the objects on the path to the parts of the reference that a claim has. A

@@ -27,7 +27,7 @@ func (r *ClassReference) Unbind(object map[string]any, managed []metav1.ManagedF
 		parent, _ = found.(map[string]any)
 	}
 	reference, isObject := parent[last].(map[string]any)
-	if parent[last] == nil {
+	if parent[last] == nil || r.IsChecked { // Authors wrote all of what is only checked.
 		return true
 	}
 	us, author := managersOf(managed)

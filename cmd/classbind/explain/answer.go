@@ -208,6 +208,8 @@ func (i *Item) isReadable(ctx context.Context, w *world.World, k *v1beta1.ClaimK
 // whyLeftAlone is the reason for people.
 func (i *Item) whyLeftAlone(v *world.Kind, in claim.Intake, hasReference bool) string {
 	switch in.LeftAlone {
+	case claim.CheckOnly:
+		return "classbind checks such claims, and binds none, because reference.list is CheckOnly"
 	case claim.BeingDeleted:
 		return "the claim is being deleted"
 	case claim.ParentAbsent:

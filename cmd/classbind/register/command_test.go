@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -17,8 +18,11 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/world"
 )
 
-// shapes has CRDs of the shapes that projects have.
-const shapes = "../../../e2e/crds/shapes"
+// published has CRDs of projects, and shapes others of ours.
+const (
+	published = "../../../e2e/crds/projects"
+	shapes    = "../../../e2e/crds/shapes"
+)
 
 func execute(t *testing.T, args ...string) (string, error) {
 	t.Helper()
@@ -109,7 +113,7 @@ func TestRegister(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := strings.Fields(tc.args)
-			out, err := execute(t, append(args, "--offline", shapes)...)
+			out, err := execute(t, append(args, "--offline", shapes, "--offline", published)...)
 			require.NoError(t, err)
 			assert.Equal(t, tc.guesses, strings.Contains(out, "# A guess"), "%s\n%s", tc.reason, out)
 			for _, want := range tc.want {
@@ -133,11 +137,14 @@ func explained(t *testing.T, printed string, k v1beta1.ClaimKind) {
 	t.Helper()
 	folder := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "kinds.yaml"), []byte(printed), 0o600))
-	read, err := world.ReadKinds(t.Context(), world.Files{}, []string{shapes})
+	read, err := world.ReadKinds(t.Context(), world.Files{}, []string{shapes, published})
 	require.NoError(t, err)
 	claim := map[string]any{"metadata": map[string]any{"name": "claim"}, "spec": map[string]any{}}
 	if k.Spec.Reference.WhenAbsent == v1beta1.LeaveAbsentAlone {
 		claim["spec"] = map[string]any{k.Spec.Reference.Names()[1]: map[string]any{}}
+	}
+	if names := k.Spec.Reference.Names(); k.Spec.Reference.WhenParentAbsent == v1beta1.LeaveClaimAlone {
+		require.NoError(t, unstructured.SetNestedMap(claim, map[string]any{}, names[:len(names)-1]...))
 	}
 	for _, crd := range read.CRDs {
 		if crd.Name == k.Resource() {
@@ -149,7 +156,7 @@ func explained(t *testing.T, printed string, k v1beta1.ClaimKind) {
 	file := filepath.Join(t.TempDir(), "claim.json")
 	require.NoError(t, os.WriteFile(file, text, 0o600))
 	c, out := explain.NewCommand(), &strings.Builder{}
-	c.SetArgs([]string{"-f", file, "--offline", folder, "--offline", shapes, "-o", "json"})
+	c.SetArgs([]string{"-f", file, "--offline", folder, "--offline", shapes, "--offline", published, "-o", "json"})
 	c.SetOut(out)
 	c.SetErr(out)
 	c.SilenceErrors, c.SilenceUsage = true, true
@@ -166,7 +173,7 @@ func TestRefuses(t *testing.T) {
 	for name, tc := range map[string]struct{ reason, args, want string }{
 		"NoClass": {"We should ask for both sides.", "BucketClaim", "name one kind of claims, and then its kinds of classes"},
 		"Typo":    {"We should name what may be meant.", "BucketClaim BucketClas", `"BucketClas": there is no such kind: did you mean BucketClass?`},
-		"Absent":  {"We should say what helps.", "Queue BucketClass", `"Queue": there is no such kind: name the file of its CRD`},
+		"Absent":  {"We should say what helps.", "Shelf BucketClass", `"Shelf": there is no such kind: name the file of its CRD`},
 		"Second":  {"We should look for each.", "BucketClaim BucketClass Nothing", `"Nothing": there is no such kind`},
 		"NoField": {
 			"We should say what is wrong with the field.", "BucketClaim BucketClass --path .spec.bucketClas",
@@ -174,11 +181,11 @@ func TestRefuses(t *testing.T) {
 		},
 		"Label": {
 			"We should say that labels are not in a schema.", "JobSet LocalQueue",
-			"no field of jobsets.jobset.x-k8s.io has a name or a schema that refers to LocalQueue: name the field with --path, or name a label or an annotation",
+			"name the field with --path, or name a label or an annotation with --label",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, err := execute(t, append(strings.Fields(tc.args), "--offline", shapes)...)
+			out, err := execute(t, append(strings.Fields(tc.args), "--offline", shapes, "--offline", published)...)
 			require.ErrorContains(t, err, tc.want, tc.reason)
 			assert.Empty(t, out, "We should print nothing that could be applied.")
 		})

@@ -117,7 +117,7 @@ func TestRegistered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
 			require.NoError(t, os.WriteFile(filepath.Join(folder, "kinds.yaml"), []byte(strings.Join(tc.files, "---\n")+"\n"), 0o600))
-			out, err := execute(t, append(strings.Fields(tc.args), "--offline", shapes, "--offline", folder)...)
+			out, err := execute(t, append(strings.Fields(tc.args), "--offline", shapes, "--offline", published, "--offline", folder)...)
 			if tc.err != "" {
 				require.ErrorContains(t, err, tc.err, tc.reason)
 				assert.Empty(t, out, "We should print nothing that could be applied.")
