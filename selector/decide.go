@@ -263,7 +263,7 @@ func (d *Decider) commit(k *ClaimKind, c claim.Claim, best candidate) bool {
 			return false
 		}
 	}
-	if k.memory != nil && !k.memory.commit(best.class, best.rank) {
+	if k.memory != nil && !k.memory.commit(c.Namespace, best.class, best.rank) {
 		return false
 	}
 	if k.Counted && k.Tally != nil {

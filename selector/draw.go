@@ -53,6 +53,8 @@ type Strategy struct {
 	Weighted bool
 	// Counted strategies need to know how many claims each class has: see ClaimKind.Tally.
 	Counted bool
+	// Webhook says why the API server cannot give the default class to claims of this strategy; empty, it can.
+	Webhook string
 	// Depends names what the draw depends on besides the claim and its candidates, so that it cannot be repeated; empty if nothing.
 	Depends string
 	// place of a candidate, given a uniform u in (0,1). The highest rank wins, and within it the smallest key.
@@ -65,8 +67,8 @@ type Strategy struct {
 type memory interface {
 	// rank of a class for a claim of this namespace. The draw is among the classes with the highest.
 	rank(namespace string, c *inventory.Class) int64
-	// commit remembers that a claim gets a class. It returns false if the class no longer has this rank: the caller then chooses again.
-	commit(c *inventory.Class, rank int64) bool
+	// commit remembers that a claim of this namespace gets a class. It returns false if the class no longer has this rank: the caller then chooses again.
+	commit(namespace string, c *inventory.Class, rank int64) bool
 }
 
 // byWeight gives shares that are proportional to the weights.
@@ -91,9 +93,12 @@ var strategies = map[v1beta1.Strategy]Strategy{
 	// Those with a score are ranked by it: see facts.rank.
 	v1beta1.LowestScore:  {Weighted: true, place: byWeight},
 	v1beta1.HighestScore: {Weighted: true, place: byWeight},
-	v1beta1.ByChooser:    {Weighted: true, Depends: "what the chooser answers", place: byWeight},
+	v1beta1.ByChooser: {
+		Weighted: true, Depends: "what the chooser answers", Webhook: "only the chooser knows which class a claim gets", place: byWeight,
+	},
 	v1beta1.RoundRobin: {
 		Depends:   "which classes the replica that is asked gave last",
+		Webhook:   "classbind has to know which class it gave last",
 		place:     func(u float64, _ int64) (int64, float64) { return 0, -math.Log(u) },
 		newMemory: func(*ClaimKind) memory { return &turns{} },
 	},

@@ -314,7 +314,7 @@ func TestGateFailsLate(t *testing.T) {
 	d := Decider{
 		Gates: []Test{{Text: "full", Drops: func(_ context.Context, c Subject, class *inventory.Class) (bool, error) {
 			if asked++; asked == 1 { // Another claim takes the turn.
-				require.True(t, kind.memory.commit(class, kind.memory.rank(c.Namespace, class)))
+				require.True(t, kind.memory.commit(c.Namespace, class, kind.memory.rank(c.Namespace, class)))
 				return false, nil
 			}
 			return false, failed

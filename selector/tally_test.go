@@ -460,7 +460,7 @@ func TestRoundRobinAtOnce(t *testing.T) {
 func TestTurnsAreForgotten(t *testing.T) {
 	turns := &turns{}
 	for class := range uint64(3 * v1beta1.MaxTurns) {
-		require.True(t, turns.commit(&inventory.Class{Place: class}, 0))
+		require.True(t, turns.commit("", &inventory.Class{Place: class}, 0))
 		require.LessOrEqual(t, turns.size.Load(), int64(v1beta1.MaxTurns), "We should not remember every class that there ever was.")
 	}
 	n := 0
@@ -509,7 +509,7 @@ func TestCraftedTurns(t *testing.T) {
 	keys := func() (all []uint64) {
 		turns := &turns{}
 		gold := newKind("golds.example.org", "Gold").NewClass(&metav1.ObjectMeta{Name: "gold"}, nil)
-		require.True(t, turns.commit(gold, 0))
+		require.True(t, turns.commit("", gold, 0))
 		turns.last.Range(func(key, _ any) bool {
 			all = append(all, key.(uint64))
 			return true

@@ -248,8 +248,8 @@ func (v *View) PolicyDefault(ctx context.Context) (*inventory.Class, *inventory.
 func (v *View) needsWebhook() string {
 	k := v.Kind
 	switch {
-	case k.External != nil:
-		return "with External, only the chooser knows which class a claim gets"
+	case k.Strategy.Webhook != "":
+		return fmt.Sprintf("with %s, %s", k.Strategy.Name, k.Strategy.Webhook)
 	case !k.Rules.IsEmpty():
 		return "an expression of the ClaimKind decides"
 	case slices.Contains([]v1beta1.WhenAbsent{
@@ -262,8 +262,6 @@ func (v *View) needsWebhook() string {
 		return "with classes.precedence Listed, a class of another kind may have the name of the default class"
 	case k.Reader.Annotates:
 		return "with choice.annotate Decision, a claim is annotated with the decision, and a policy makes none"
-	case k.Strategy.Name == v1beta1.RoundRobin:
-		return "with RoundRobin, classbind has to know which class it gave last"
 	case k.Demand.Reach.SameAsClaim() && slices.ContainsFunc(v.Classes, func(s *inventory.Classes) bool { return s.Kind.Namespaced }):
 		return "each namespace may have a default class of its own"
 	}
