@@ -224,7 +224,7 @@ func TestGuardRefuses(t *testing.T) {
 		"ToANamespace": {
 			reason:  "We should name the namespace of a class that is to become default.",
 			request: newGuardRequest(rdsClasses, object("bronze", `,"namespace":"aws"`, ""), object("bronze", markedInAWS, "")), there: goldHolds,
-			want: want{"rdsclasses", "bronze", "SQLClass/gold", "run", "rdsclasses.example.org/aws/bronze", unmarkGold, "sqlclasses.example.org/gold", ""},
+			want: want{"rdsclasses", "bronze", "SQLClass/gold", "run", "rdsclasses.example.org/bronze --namespace aws", unmarkGold, "sqlclasses.example.org/gold", ""},
 		},
 		"FromANamespaceWithoutALease": {
 			reason:  "We should count a default that no Lease knows, and name its namespace.",
@@ -232,7 +232,7 @@ func TestGuardRefuses(t *testing.T) {
 			known:   []*inventory.Classes{index(rdsClasses, "gold @default=true")},
 			there:   func(s *apiServer) { s.classes["rdsclasses.example.org/aws/gold"] = object("gold", markedInAWS, "") },
 			want: want{
-				"rdsclasses", "bronze", "RDSClass/aws/gold", "run", "rdsclasses.example.org/aws/bronze",
+				"rdsclasses", "bronze", "RDSClass/aws/gold", "run", "rdsclasses.example.org/bronze --namespace aws",
 				"kubectl annotate rdsclasses.example.org gold --namespace aws default-",
 				"rdsclasses.example.org/aws/gold", "",
 			},
