@@ -63,7 +63,10 @@ func exported(name string, t *types.TypeName) set {
 	}
 	for member := range members {
 		obj, index, _ := types.LookupFieldOrMethod(t.Type(), true, t.Pkg(), member)
-		if obj == nil || !obj.Exported() || strings.HasPrefix(member, "DeepCopy") || strings.Contains(obj.Pkg().Path(), "apis/meta/") {
+		if obj == nil || !obj.Exported() || strings.HasPrefix(member, "DeepCopy") {
+			continue
+		}
+		if obj.Pkg() != nil && strings.Contains(obj.Pkg().Path(), "apis/meta/") { // The method of error has no package.
 			continue
 		}
 		if _, ok := obj.(*types.Var); ok {
