@@ -51,8 +51,8 @@ func NewSelfSigned(config *rest.Config, namespace string, duration, caDuration t
 	}}
 }
 
-// Backdating issues certificates that also identify classbind as a client. They have been valid for clockSkew already, so that a replica that starts can be called at once, by API
-// servers with slow clocks, too. cert-manager's authority has no setting for it.
+// Backdating issues certificates that also identify classbind as a client. They have been valid for clockSkew already, so that a replica
+// that starts can be called at once, by API servers with slow clocks, too. cert-manager's authority has no setting for it.
 type Backdating struct{ *authority.DynamicAuthority }
 
 // backdatingCA returns a config whose client backdates the CA, too, when it writes it: an API server whose clock is slow would take a new

@@ -238,50 +238,6 @@ type ClassKindLink struct {
 	Name string `json:"name"`
 }
 
-// Choice chooses one of several candidates.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.score) == (has(self.strategy) && self.strategy in ['LowestScore', 'HighestScore'])",message="score and the strategy LowestScore or HighestScore go together: set both or neither",fieldPath=".score"
-// +kubebuilder:validation:XValidation:rule="has(self.external) == (has(self.strategy) && self.strategy == 'External')",message="external and the strategy External go together: set both or neither",fieldPath=".external"
-type Choice struct {
-	// Strategy chooses one of several candidates. Random gives every class an equal
-	// share, and WeightedRandom a share proportional to its weight. HighestWeight
-	// takes the heaviest class, with equal shares among ties. LeastClaims takes the
-	// class with the fewest bound claims of this kind, with weighted shares among
-	// ties; classbind needs to list and watch the claims for it. Where classes have a
-	// capacity, it takes the one with the smallest share in use. RoundRobin takes the
-	// class that was given to a claim of this kind the longest ago, and ignores
-	// weights; each replica of classbind takes its own turns. LowestScore and HighestScore
-	// take the class with the best score, with weighted shares among ties. External
-	// asks a program, the chooser. Example: LeastClaims
-	// +kubebuilder:default=WeightedRandom
-	// +optional
-	Strategy Strategy `json:"strategy,omitempty"`
-
-	// Score is a CEL expression, a number for each candidate, for the strategies LowestScore
-	// and HighestScore. It may use claim, class, namespaceObject, related and, without BindLater,
-	// request. Example: class.spec.pricePerHour * claim.spec.nodes
-	// +optional
-	Score Expression `json:"score,omitempty"`
-
-	// External is the chooser, for the strategy External. Prefer an expression or objects with
-	// scores where they are enough: they cannot be down. Example: {host: chooser.example.org:443,
-	// fields: {class: [{path: .spec.price}]}}
-	// +optional
-	External *External `json:"external,omitempty"`
-
-	// Seed of the draw: claims with the same seed get the same class from the same classes.
-	// Example: {from: Expression, expression: claim.metadata.labels.app}
-	// +kubebuilder:default={}
-	// +optional
-	Seed Seed `json:"seed,omitzero"`
-
-	// Annotate says what a bound claim is annotated with: Nothing, or the Decision, which
-	// says why it has its class. Example: Decision
-	// +kubebuilder:default=Nothing
-	// +optional
-	Annotate Annotate `json:"annotate,omitempty"`
-}
-
 // Admission is how the API server asks about claims.
 type Admission struct {
 	// Order is Last or First among the mutating webhooks of all programs. Last lets

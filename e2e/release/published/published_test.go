@@ -90,11 +90,31 @@ func TestPage(t *testing.T) {
 		reason, text string
 		want, err    string
 	}{
-		"NoPart":    {reason: "We should see that a page has lost its part.", text: "a\n", err: "the page has no line"},
-		"NoEnd":     {reason: "We should not write to the end of the page.", text: strings.TrimSuffix(part, "<!-- /published -->\n"), err: `"quickstart" does not end`},
-		"Unknown":   {reason: "We should know the part.", text: strings.Replace(part, "quickstart", "other", 1), err: `"other"`},
-		"Several":   {reason: "We should write each part, and keep what is around it.", text: part + part + "b\n", want: "releases/download/v0.1.0/install.yaml"},
-		"OnlyMarks": {reason: "We should write a part that was empty.", text: strings.Replace(part, "old\n", "", 1), want: "releases/download/v0.1.0/install.yaml"},
+		"NoPart": {
+			reason: "We should see that a page has lost its part.",
+			text:   "a\n",
+			err:    "the page has no line",
+		},
+		"NoEnd": {
+			reason: "We should not write to the end of the page.",
+			text:   strings.TrimSuffix(part, "<!-- /published -->\n"),
+			err:    `"quickstart" does not end`,
+		},
+		"Unknown": {
+			reason: "We should know the part.",
+			text:   strings.Replace(part, "quickstart", "other", 1),
+			err:    `"other"`,
+		},
+		"Several": {
+			reason: "We should write each part, and keep what is around it.",
+			text:   part + part + "b\n",
+			want:   "releases/download/v0.1.0/install.yaml",
+		},
+		"OnlyMarks": {
+			reason: "We should write a part that was empty.",
+			text:   strings.Replace(part, "old\n", "", 1),
+			want:   "releases/download/v0.1.0/install.yaml",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Page(tc.text, release)
