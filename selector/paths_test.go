@@ -589,8 +589,8 @@ func TestRequired(t *testing.T) {
 
 // TestPathsWithin compares references within the elements of a list with the schema.
 func TestPathsWithin(t *testing.T) {
-	schema := specOf("requests: {type: array, items: {type: object, properties: {exactly: {type: object, properties: {class: "+aText+
-		"}}, any: {type: array, items: {type: object, properties: {class: "+aText+"}}}, count: {type: integer}}}}")
+	schema := specOf("requests: {type: array, items: {type: object, properties: {exactly: {type: object, properties: {class: " + aText +
+		"}}, any: {type: array, items: {type: object, properties: {class: " + aText + "}}}, count: {type: integer}}}}")
 	for reason, tc := range map[string]struct {
 		within  v1beta1.ElementPath
 		problem string
