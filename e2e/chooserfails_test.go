@@ -107,7 +107,8 @@ func TestChooserFails(t *testing.T) {
 			eventually(t, func(a *attempt) {
 				_, _, err := w.create(t, claimWith(group, "fails", "{cpus: 2}"), client.DryRunAll)
 				require.Error(a, err)
-				refusedWith(a, err, http.StatusServiceUnavailable, "the chooser of claim kind", "is unavailable (")
+				// The API server answers 500 for a webhook that answers 503.
+				refusedWith(a, err, http.StatusInternalServerError, "classbind cannot answer: the chooser of claim kind", "is unavailable (")
 			}, "We should answer 503 if the ClaimKind says so.")
 
 			require.NoError(t, c.Stop())
