@@ -666,6 +666,17 @@ func TestReviewsEndInTime(t *testing.T) {
 				return nil, unanswered(ctx)
 			}
 		},
+		"Choose": func(b *Binder, i *selector.Inventory) {
+			i.SetClasses(index(sqlClasses, "gold tier=gold"))
+			i.SetClaimKind(newClaimKind(func(s *v1beta1.ClaimKindSpec) {
+				s.Choice.Strategy = v1beta1.ByChooser
+				s.Choice.External = &v1beta1.External{Host: "chooser.example.org:443", WhenUnavailable: v1beta1.UnavailableFail}
+			}))
+			b.Decider.Choose = func(ctx context.Context, _ *selector.Question) selector.Answer {
+				_ = unanswered(ctx)
+				return selector.Answer{Outcome: selector.ChooserUnavailable, Unavailable: v1beta1.ReasonTimeout}
+			}
+		},
 		"Drops": func(b *Binder, i *selector.Inventory) {
 			i.SetClasses(index(sqlClasses, "gold tier=gold"))
 			b.Decider.Gates = gates
