@@ -135,7 +135,7 @@ func TestChooser(t *testing.T) {
 	assert.JSONEq(t, `{"spec":{"cpus":2}}`, question.GetClaim(), "We should show the chooser only what the ClaimKind names.")
 	var shown []string
 	for _, candidate := range question.GetCandidates() {
-		shown = append(shown, candidate.GetClass())
+		shown = append(shown, candidate.GetFields())
 	}
 	assert.ElementsMatch(t, []string{
 		`{"spec":{"cpus":2,"instanceType":"m5.large"}}`, `{"spec":{"cpus":8,"instanceType":"m5.2xlarge"}}`,

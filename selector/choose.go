@@ -53,7 +53,7 @@ type ChoiceOutcome string
 // The outcomes.
 const (
 	ChooserOrdered     ChoiceOutcome = "Order"
-	ChooserNone        ChoiceOutcome = "None"
+	ChooserNone        ChoiceOutcome = "NoClass"
 	ChooserNoOpinion   ChoiceOutcome = "NoOpinion"
 	ChooserUnavailable ChoiceOutcome = "Unavailable"
 	// ChooserNotAsked is that of a Decider without choosers. The claim gets the first candidate of the draw.

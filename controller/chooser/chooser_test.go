@@ -200,7 +200,7 @@ func TestAnswers(t *testing.T) {
 	for i := range manyIDs {
 		manyIDs[i] = strconv.Itoa(i)
 	}
-	none := &chooserv1.RankResponse{Epoch: "one", Answer: &chooserv1.RankResponse_None{None: &chooserv1.None{Message: "no"}}}
+	none := &chooserv1.RankResponse{Epoch: "one", Answer: &chooserv1.RankResponse_NoClass{NoClass: &chooserv1.NoClass{Message: "no"}}}
 	for name, tc := range map[string]struct {
 		reason   string
 		response *chooserv1.RankResponse
@@ -252,8 +252,8 @@ func TestAnswers(t *testing.T) {
 		},
 		"Large": {
 			reason: "We should read no long message.",
-			response: &chooserv1.RankResponse{Epoch: "one", Answer: &chooserv1.RankResponse_None{
-				None: &chooserv1.None{Message: strings.Repeat("x", 5<<20)},
+			response: &chooserv1.RankResponse{Epoch: "one", Answer: &chooserv1.RankResponse_NoClass{
+				NoClass: &chooserv1.NoClass{Message: strings.Repeat("x", 5<<20)},
 			}},
 			want: "Unavailable=TooLarge", outcome: "TooLarge",
 		},
@@ -456,7 +456,7 @@ func TestCache(t *testing.T) {
 	answer = func(r *chooserv1.RankRequest) *chooserv1.RankResponse {
 		best := r.GetCandidates()[0]
 		for _, c := range r.GetCandidates() {
-			if c.GetClass() > best.GetClass() {
+			if c.GetFields() > best.GetFields() {
 				best = c
 			}
 		}
@@ -511,7 +511,7 @@ func TestCache(t *testing.T) {
 	asks(1, "An answer should not be kept without a time.", q, "Order c alone")
 	valid = time.Minute
 	answer = func(*chooserv1.RankRequest) *chooserv1.RankResponse {
-		return &chooserv1.RankResponse{Epoch: "three", ValidFor: durationpb.New(valid), Answer: &chooserv1.RankResponse_None{}}
+		return &chooserv1.RankResponse{Epoch: "three", ValidFor: durationpb.New(valid), Answer: &chooserv1.RankResponse_NoClass{}}
 	}
 	asks(1, "We should be told that there is none.", q, "None")
 	asks(1, "We should not keep that.", q, "None")

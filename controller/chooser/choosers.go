@@ -60,7 +60,7 @@ func New() *Choosers {
 	c := &Choosers{
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "classbind_chooser_answers_total",
-			Help: "Questions to the chooser of a claim kind, by outcome: Order, None, NoOpinion, Cached, or why the chooser was " +
+			Help: "Questions to the chooser of a claim kind, by outcome: Order, NoClass, NoOpinion, Cached, or why the chooser was " +
 				"unavailable, such as Timeout.",
 		}, []string{"claim_kind", "outcome"}),
 		unknown: prometheus.NewCounterVec(prometheus.CounterOpts{

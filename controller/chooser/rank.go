@@ -106,7 +106,7 @@ func requestOf(q *selector.Question, texts []string, sorted []int, epoch string)
 		Candidates: make([]*chooserv1.Candidate, len(texts)),
 	}
 	for id, i := range sorted {
-		r.Candidates[i] = &chooserv1.Candidate{Id: strconv.Itoa(id), Class: texts[i]}
+		r.Candidates[i] = &chooserv1.Candidate{Id: strconv.Itoa(id), Fields: texts[i]}
 	}
 	return r
 }
@@ -126,8 +126,8 @@ type ranking struct {
 // read an answer, or return the reason Invalid.
 func (l *connection) read(response *chooserv1.RankResponse, candidates int) (r ranking, reason string) {
 	switch of := response.GetAnswer().(type) {
-	case *chooserv1.RankResponse_None:
-		return ranking{outcome: selector.ChooserNone, message: of.None.GetMessage()}, ""
+	case *chooserv1.RankResponse_NoClass:
+		return ranking{outcome: selector.ChooserNone, message: of.NoClass.GetMessage()}, ""
 	case *chooserv1.RankResponse_NoOpinion:
 		return ranking{outcome: selector.ChooserNoOpinion}, ""
 	}

@@ -88,7 +88,7 @@ func order(ids ...string) Behaviour {
 
 func none(message string) Behaviour {
 	return amend(func(r *chooserv1.RankResponse) {
-		r.Answer = &chooserv1.RankResponse_None{None: &chooserv1.None{Message: message}}
+		r.Answer = &chooserv1.RankResponse_NoClass{NoClass: &chooserv1.NoClass{Message: message}}
 	})
 }
 

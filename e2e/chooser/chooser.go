@@ -88,7 +88,7 @@ func (c *Chooser) Rank(_ context.Context, r *chooserv1.RankRequest) (*chooserv1.
 	costs, ids := map[string]float64{}, []string(nil)
 	for _, candidate := range r.GetCandidates() {
 		var group nodeGroup
-		if err := json.Unmarshal([]byte(candidate.GetClass()), &group); err != nil {
+		if err := json.Unmarshal([]byte(candidate.GetFields()), &group); err != nil {
 			return nil, status.Errorf(codes.InvalidArgument, "cannot read the class of candidate %q: %v", candidate.GetId(), err)
 		}
 		if price, known := prices[group.Spec.InstanceType]; known && group.Spec.CPUs > 0 {

@@ -218,7 +218,7 @@ type Candidate struct {
 	// Identifier of the candidate in this request. It has no meaning in another request.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The class, as a JSON object with only those fields that choice.external.fields.class names.
-	Class         string `protobuf:"bytes,2,opt,name=class,proto3" json:"class,omitempty"`
+	Fields        string `protobuf:"bytes,2,opt,name=fields,proto3" json:"fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -260,9 +260,9 @@ func (x *Candidate) GetId() string {
 	return ""
 }
 
-func (x *Candidate) GetClass() string {
+func (x *Candidate) GetFields() string {
 	if x != nil {
-		return x.Class
+		return x.Fields
 	}
 	return ""
 }
@@ -282,7 +282,7 @@ type RankResponse struct {
 	// Types that are valid to be assigned to Answer:
 	//
 	//	*RankResponse_Order
-	//	*RankResponse_None
+	//	*RankResponse_NoClass
 	//	*RankResponse_NoOpinion
 	Answer        isRankResponse_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
@@ -349,10 +349,10 @@ func (x *RankResponse) GetOrder() *Order {
 	return nil
 }
 
-func (x *RankResponse) GetNone() *None {
+func (x *RankResponse) GetNoClass() *NoClass {
 	if x != nil {
-		if x, ok := x.Answer.(*RankResponse_None); ok {
-			return x.None
+		if x, ok := x.Answer.(*RankResponse_NoClass); ok {
+			return x.NoClass
 		}
 	}
 	return nil
@@ -376,9 +376,9 @@ type RankResponse_Order struct {
 	Order *Order `protobuf:"bytes,3,opt,name=order,proto3,oneof"`
 }
 
-type RankResponse_None struct {
+type RankResponse_NoClass struct {
 	// The claim should get none of the candidates.
-	None *None `protobuf:"bytes,4,opt,name=none,proto3,oneof"`
+	NoClass *NoClass `protobuf:"bytes,4,opt,name=no_class,json=noClass,proto3,oneof"`
 }
 
 type RankResponse_NoOpinion struct {
@@ -388,7 +388,7 @@ type RankResponse_NoOpinion struct {
 
 func (*RankResponse_Order) isRankResponse_Answer() {}
 
-func (*RankResponse_None) isRankResponse_Answer() {}
+func (*RankResponse_NoClass) isRankResponse_Answer() {}
 
 func (*RankResponse_NoOpinion) isRankResponse_Answer() {}
 
@@ -449,8 +449,8 @@ func (x *Order) GetExclusive() bool {
 	return false
 }
 
-// None means that the claim should get no class. It is not cached.
-type None struct {
+// NoClass means that the claim should get no class. It is not cached.
+type NoClass struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why, for the author of the claim. classbind quotes it, and cuts it after 256 bytes.
 	Message       string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
@@ -458,20 +458,20 @@ type None struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *None) Reset() {
-	*x = None{}
+func (x *NoClass) Reset() {
+	*x = NoClass{}
 	mi := &file_chooser_v1_chooser_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *None) String() string {
+func (x *NoClass) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*None) ProtoMessage() {}
+func (*NoClass) ProtoMessage() {}
 
-func (x *None) ProtoReflect() protoreflect.Message {
+func (x *NoClass) ProtoReflect() protoreflect.Message {
 	mi := &file_chooser_v1_chooser_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -483,12 +483,12 @@ func (x *None) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use None.ProtoReflect.Descriptor instead.
-func (*None) Descriptor() ([]byte, []int) {
+// Deprecated: Use NoClass.ProtoReflect.Descriptor instead.
+func (*NoClass) Descriptor() ([]byte, []int) {
 	return file_chooser_v1_chooser_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *None) GetMessage() string {
+func (x *NoClass) GetMessage() string {
 	if x != nil {
 		return x.Message
 	}
@@ -550,22 +550,22 @@ const file_chooser_v1_chooser_proto_rawDesc = "" +
 	"\x05claim\x18\x06 \x01(\tR\x05claim\x12?\n" +
 	"\n" +
 	"candidates\x18\a \x03(\v2\x1f.classbind.chooser.v1.CandidateR\n" +
-	"candidates\"1\n" +
+	"candidates\"3\n" +
 	"\tCandidate\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05class\x18\x02 \x01(\tR\x05class\"\x8f\x02\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06fields\x18\x02 \x01(\tR\x06fields\"\x99\x02\n" +
 	"\fRankResponse\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\tR\x05epoch\x126\n" +
 	"\tvalid_for\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bvalidFor\x123\n" +
-	"\x05order\x18\x03 \x01(\v2\x1b.classbind.chooser.v1.OrderH\x00R\x05order\x120\n" +
-	"\x04none\x18\x04 \x01(\v2\x1a.classbind.chooser.v1.NoneH\x00R\x04none\x12@\n" +
+	"\x05order\x18\x03 \x01(\v2\x1b.classbind.chooser.v1.OrderH\x00R\x05order\x12:\n" +
+	"\bno_class\x18\x04 \x01(\v2\x1d.classbind.chooser.v1.NoClassH\x00R\anoClass\x12@\n" +
 	"\n" +
 	"no_opinion\x18\x05 \x01(\v2\x1f.classbind.chooser.v1.NoOpinionH\x00R\tnoOpinionB\b\n" +
 	"\x06answer\"7\n" +
 	"\x05Order\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x1c\n" +
-	"\texclusive\x18\x02 \x01(\bR\texclusive\" \n" +
-	"\x04None\x12\x18\n" +
+	"\texclusive\x18\x02 \x01(\bR\texclusive\"#\n" +
+	"\aNoClass\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\"\v\n" +
 	"\tNoOpinion2\xad\x01\n" +
 	"\aChooser\x12S\n" +
@@ -592,7 +592,7 @@ var file_chooser_v1_chooser_proto_goTypes = []any{
 	(*Candidate)(nil),           // 3: classbind.chooser.v1.Candidate
 	(*RankResponse)(nil),        // 4: classbind.chooser.v1.RankResponse
 	(*Order)(nil),               // 5: classbind.chooser.v1.Order
-	(*None)(nil),                // 6: classbind.chooser.v1.None
+	(*NoClass)(nil),             // 6: classbind.chooser.v1.NoClass
 	(*NoOpinion)(nil),           // 7: classbind.chooser.v1.NoOpinion
 	(*durationpb.Duration)(nil), // 8: google.protobuf.Duration
 }
@@ -600,7 +600,7 @@ var file_chooser_v1_chooser_proto_depIdxs = []int32{
 	3, // 0: classbind.chooser.v1.RankRequest.candidates:type_name -> classbind.chooser.v1.Candidate
 	8, // 1: classbind.chooser.v1.RankResponse.valid_for:type_name -> google.protobuf.Duration
 	5, // 2: classbind.chooser.v1.RankResponse.order:type_name -> classbind.chooser.v1.Order
-	6, // 3: classbind.chooser.v1.RankResponse.none:type_name -> classbind.chooser.v1.None
+	6, // 3: classbind.chooser.v1.RankResponse.no_class:type_name -> classbind.chooser.v1.NoClass
 	7, // 4: classbind.chooser.v1.RankResponse.no_opinion:type_name -> classbind.chooser.v1.NoOpinion
 	0, // 5: classbind.chooser.v1.Chooser.Status:input_type -> classbind.chooser.v1.StatusRequest
 	2, // 6: classbind.chooser.v1.Chooser.Rank:input_type -> classbind.chooser.v1.RankRequest
@@ -620,7 +620,7 @@ func file_chooser_v1_chooser_proto_init() {
 	}
 	file_chooser_v1_chooser_proto_msgTypes[4].OneofWrappers = []any{
 		(*RankResponse_Order)(nil),
-		(*RankResponse_None)(nil),
+		(*RankResponse_NoClass)(nil),
 		(*RankResponse_NoOpinion)(nil),
 	}
 	type x struct{}

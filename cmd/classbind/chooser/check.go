@@ -100,7 +100,7 @@ func (c *check) sameEpoch(ctx context.Context) error {
 func (c *check) question(candidates int) *chooserv1.RankRequest {
 	r := &chooserv1.RankRequest{ClaimKind: "claims.check.classbind.io", Revision: "1", Seed: 1, DryRun: true, Claim: c.claim}
 	for i := range candidates {
-		r.Candidates = append(r.Candidates, &chooserv1.Candidate{Id: strconv.Itoa(i), Class: c.classes[i%len(c.classes)]})
+		r.Candidates = append(r.Candidates, &chooserv1.Candidate{Id: strconv.Itoa(i), Fields: c.classes[i%len(c.classes)]})
 	}
 	return r
 }
