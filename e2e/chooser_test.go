@@ -158,7 +158,7 @@ func TestChooser(t *testing.T) {
 	require.NoError(t, c.Refresh(chooser.Prices{"m5.large": 0.01, "m5.2xlarge": 0.3}))
 	w.binds(t, claimWith(group, "refreshed", "{cpus: 16}"), "Class/small", "The next claim should get what has become the cheapest.")
 
-	require.NoError(t, c.Behave("None", "Good"))
+	require.NoError(t, c.Behave("NoClass", "Good"))
 	_, warnings = w.warned(t, claimWith(group, "soldout", "{cpus: 1}"))
 	assert.Contains(t, strings.Join(warnings, "\n"), `gives this claim no class: "every node group is sold out"`)
 	require.NoError(t, c.Behave("NoOpinion", "Good"))

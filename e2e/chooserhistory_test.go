@@ -87,7 +87,7 @@ func TestChooserHistory(t *testing.T) {
 		assert.LessOrEqual(t, n, holds, "Class %d holds no more.", number)
 	}
 	metrics, outcomes := must(r.Metrics(t.Context()))(t), map[string]int{}
-	for _, outcome := range []string{"Order", "Cached", "None", "NoOpinion", "Connection", "Invalid"} {
+	for _, outcome := range []string{"Order", "Cached", "NoClass", "NoOpinion", "Connection", "Invalid"} {
 		outcomes[outcome] = must(sumOf(metrics, "classbind_chooser_answers_total", map[string]string{"outcome": outcome}))(t)
 		assert.Positive(t, outcomes[outcome], outcome)
 	}

@@ -234,7 +234,7 @@ func TestAnswers(t *testing.T) {
 			response: ordered("one", 0, &chooserv1.Order{}),
 			want:     "Unavailable=Invalid", outcome: "Invalid",
 		},
-		"None": {reason: "We should read that there is none.", response: none, want: "None", outcome: "None"},
+		"None": {reason: "We should read that there is none.", response: none, want: "NoClass", outcome: "NoClass"},
 		"NoOpinion": {
 			reason:   "We should read that there is no opinion.",
 			response: &chooserv1.RankResponse{Epoch: "one", Answer: &chooserv1.RankResponse_NoOpinion{}},
@@ -513,8 +513,8 @@ func TestCache(t *testing.T) {
 	answer = func(*chooserv1.RankRequest) *chooserv1.RankResponse {
 		return &chooserv1.RankResponse{Epoch: "three", ValidFor: durationpb.New(valid), Answer: &chooserv1.RankResponse_NoClass{}}
 	}
-	asks(1, "We should be told that there is none.", q, "None")
-	asks(1, "We should not keep that.", q, "None")
+	asks(1, "We should be told that there is none.", q, "NoClass")
+	asks(1, "We should not keep that.", q, "NoClass")
 	answer = func(*chooserv1.RankRequest) *chooserv1.RankResponse {
 		return &chooserv1.RankResponse{ValidFor: durationpb.New(valid), Epoch: "three"}
 	}
