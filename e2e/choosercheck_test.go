@@ -31,7 +31,7 @@ func TestChooserCheck(t *testing.T) {
 	}{
 		"Good":      {"We should find that all holds.", "Good", "Good", 0, nil},
 		"NoOpinion": {"We should take no opinion for an answer.", "NoOpinion", "Good", 0, nil},
-		"NoClass":      {"We should take none for an answer.", "NoClass", "Good", 0, nil},
+		"NoClass":   {"We should take none for an answer.", "NoClass", "Good", 0, nil},
 		"Hang": {
 			"We should wait no longer than classbind.", "Hang", "Good", 1,
 			[]string{

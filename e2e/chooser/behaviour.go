@@ -35,7 +35,7 @@ var Behaviours = map[string]Behaviour{
 	"Large":         respond(raw("\x82\x01\x80\x80\xc0\x02" + strings.Repeat("x", 5<<20))), // The field 16, which has 5 MiB.
 	"OtherEpoch":    amend(func(r *chooserv1.RankResponse) { r.Epoch = "another" }),
 	"LongEpoch":     amend(func(r *chooserv1.RankResponse) { r.Epoch = strings.Repeat("x", 1000) }),
-	"NoClass":          none("every node group is sold out"),
+	"NoClass":       none("every node group is sold out"),
 	"LongMessage":   none(strings.Repeat("x", 10_000)),
 	"NoOpinion":     amend(noOpinion),
 	"Unimplemented": fail(codes.Unimplemented),
