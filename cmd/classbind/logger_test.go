@@ -23,7 +23,8 @@ func TestLoggers(t *testing.T) {
 	}
 	t.Parallel()
 	args := map[string]string{
-		"bind": "claims.example.org", "check": "--rules", "chooser": "check 127.0.0.1:1", "classes": "claims", "explain": "claim/a", "kinds": "", "register": "a.example.org b.example.org",
+		"bind": "claims.example.org", "check": "--rules", "chooser": "check 127.0.0.1:1", "classes": "claims",
+		"explain": "claim/a", "kinds": "", "register": "a.example.org b.example.org",
 		"serve": "", "set-default": "class/a --for claims.example.org", "simulate": "--remove class/a", "status": "", "ui": "", "version": "",
 	}
 	for _, c := range newCommand("classbind").Commands() {
