@@ -63,7 +63,7 @@ func TestChooserFails(t *testing.T) {
 		"Many":          {"We should not read 100,000 identifiers.", behaves("Many"), "TooLarge"},
 		"Large":         {"We should not read 5 MiB.", behaves("Large"), "TooLarge"},
 		"OtherEpoch":    {"We should drop an answer of another epoch.", behaves("OtherEpoch"), "Epoch"},
-		"LongEpoch":     {"We should drop an answer with a long epoch.", behaves("LongEpoch"), "Invalid"},
+		"LongEpoch":     {"We should drop an answer with a long epoch, which is another.", behaves("LongEpoch"), "Epoch"},
 		"Unimplemented": {"We should say that it is no chooser.", behaves("Unimplemented"), "Unimplemented"},
 		"Unavailable":   {"We should take its word that it is unavailable.", behaves("Unavailable"), "Connection"},
 		"Expired": {
