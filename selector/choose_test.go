@@ -157,7 +157,7 @@ func TestChooserFails(t *testing.T) {
 		return Answer{Outcome: ChooserUnavailable, Unavailable: "Busy"}
 	}}
 	_, err := d.Decide(t.Context(), view, in, Mode{})
-	assert.EqualError(t, err, `the chooser of claim kind "postgresqlinstances.database.crossplane.io" is unavailable (Busy); try again in a moment`)
+	require.EqualError(t, err, `the chooser of claim kind "postgresqlinstances.database.crossplane.io" is unavailable (Busy); try again in a moment`)
 	view.Kind.External.WhenUnavailable = v1beta1.UnavailableDraw
 	_, err = d.Decide(t.Context(), view, in, Mode{Stored: true})
 	require.Error(t, err, "A claim that is stored should wait for its turn.")
@@ -209,7 +209,7 @@ func TestQuestion(t *testing.T) {
 func TestChooserAtRandom(t *testing.T) {
 	e := newExpressive(specs(`{`+external+`, classes: {use: {subject: Namespace}, fits: [{name: Fit, expression: class.spec.price >= claim.spec.size}]}}`,
 		`{capacity: [{name: claims, total: {path: ".spec.capacity"}}]}`))
-	random := rand.New(rand.NewPCG(1, 2))
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // A test can be repeated.
 	for i := range 40 {
 		var annotations []string
 		if i%7 == 0 {
@@ -227,7 +227,7 @@ func TestChooserAtRandom(t *testing.T) {
 		return !mayUse(claim.Namespace, c), nil
 	}}
 	outcomes := map[ChoiceOutcome]int{}
-	d := Decider{Gates: []Test{gate}, Choose: func(_ context.Context, q *Question) Answer {
+	d := Decider{Gates: []Test{gate}, Choose: func(context.Context, *Question) Answer {
 		a := Answer{Outcome: []ChoiceOutcome{ChooserOrdered, ChooserOrdered, ChooserOrdered, ChooserNone, ChooserNoOpinion, ChooserUnavailable}[random.IntN(6)]}
 		outcomes[a.Outcome]++
 		if a.Outcome == ChooserOrdered {

@@ -67,7 +67,8 @@ type Strategy struct {
 type memory interface {
 	// rank of a class for a claim of this namespace. The draw is among the classes with the highest.
 	rank(namespace string, c *inventory.Class) int64
-	// commit remembers that a claim of this namespace gets a class. It returns false if the class no longer has this rank: the caller then chooses again.
+	// commit remembers that a claim of this namespace gets a class. It returns false if the class no longer has this rank: the caller then
+	// chooses again.
 	commit(namespace string, c *inventory.Class, rank int64) bool
 }
 

@@ -24,8 +24,8 @@ const (
 	// MaxReferenceBytes limits a class reference that is put back after an update removed it, as JSON. It protects the memory for answers.
 	// Beyond it, the update is left alone, and its author is warned.
 	MaxReferenceBytes = 16 << 10
-	// MaxListedReferences limits the references of a list that classbind and the API server check, those within its elements included; equal
-	// ones count once. It protects the CPU and the reads that each takes. Beyond it, the claim is refused (403).
+	// MaxListedReferences limits the references of a list that classbind and the API server check, those within its elements included.
+	// Equal ones count once. It protects the CPU and the reads that each takes. Beyond it, the claim is refused (403).
 	MaxListedReferences = 8
 	// MaxShownBytes limits a text from outside in an error, such as the wrong value of a field. It protects the length of answers, logs and
 	// events. Beyond it, the text ends in three dots.

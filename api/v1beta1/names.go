@@ -293,8 +293,8 @@ const (
 	ReasonSchemaUnknown = "SchemaUnknown"
 	// ReasonNeededToStart means that a cluster needs such claims before a replica of classbind can run.
 	ReasonNeededToStart = "NeededToStart"
-	// ReasonAnswering means that the chooser answers. With the others, it answers too late, there is no connection, its answer is invalid, has
-	// another epoch than its status, or is another code of gRPC.
+	// ReasonAnswering means that the chooser answers. With the others, it answers too late, there is no connection, its answer is invalid,
+	// has another epoch than its status, or is another code of gRPC.
 	ReasonAnswering     = "Answering"
 	ReasonTimeout       = "Timeout"
 	ReasonConnection    = "Connection"

@@ -65,7 +65,9 @@ answer: its arguments are wrong, there is no cluster, or a right is missing.`,
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Look at claims and classes:", []*cobra.Command{explain.NewCommand(), explain.NewClassesCommand(), status.NewCommand(), ui.NewCommand()}},
+		{"Look at claims and classes:", []*cobra.Command{
+			explain.NewCommand(), explain.NewClassesCommand(), status.NewCommand(), ui.NewCommand(),
+		}},
 		{"Prepare a change, and check it first:", []*cobra.Command{
 			kinds.NewCommand(), register.NewCommand(), explain.NewCheckCommand(), simulate.NewCommand(), chooser.NewCommand(),
 		}},
@@ -91,7 +93,8 @@ answer: its arguments are wrong, there is no cluster, or a right is missing.`,
 		}
 	}
 	c.SetUsageTemplate(strings.Replace(c.UsageTemplate(), "{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}",
-		"{{flagsOf .LocalFlags false}}{{with flagsOf .LocalFlags true}}\n\nFlags of kubectl, for the cluster and the user:\n{{.}}{{end}}", 1))
+		"{{flagsOf .LocalFlags false}}"+
+			"{{with flagsOf .LocalFlags true}}\n\nFlags of kubectl, for the cluster and the user:\n{{.}}{{end}}", 1))
 	switch strings.TrimSuffix(filepath.Base(program), ".exe") {
 	case pluginCompletion:
 		c.SetArgs(append([]string{cobra.ShellCompRequestCmd}, args...))

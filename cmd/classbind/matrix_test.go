@@ -107,7 +107,7 @@ func TestMatrix(t *testing.T) {
 				}
 			},
 			"--as": func(t *testing.T) {
-				for _, name := range strings.Fields("as as-group as-uid user token context cluster server request-timeout kubeconfig") {
+				for name := range strings.FieldsSeq("as as-group as-uid user token context cluster server request-timeout kubeconfig") {
 					require.Equal(t, is("--as"), flag("", name) && c.Name() != "serve", name)
 				}
 				if is("--as") {

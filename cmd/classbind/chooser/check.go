@@ -53,7 +53,9 @@ func (c *check) all(ctx context.Context) (findings []finding) {
 			_, err := c.rank(ctx, c.question(v1beta1.MaxChooserCandidates))
 			return err
 		}},
-		{"the same question has the same answer", func(ctx context.Context) error { return c.sameAnswer(ctx, func(*chooserv1.RankRequest) {}) }},
+		{"the same question has the same answer", func(ctx context.Context) error {
+			return c.sameAnswer(ctx, func(*chooserv1.RankRequest) {})
+		}},
 		{"unknown fields are ignored", func(ctx context.Context) error { return c.sameAnswer(ctx, addUnknownField) }},
 		{"the epoch of an answer is that of Status", c.epochOfAnswer},
 		{"a question without candidates is answered or refused", func(ctx context.Context) error { return c.refused(ctx, c.question(0)) }},
@@ -172,10 +174,11 @@ func (c *check) epochOfAnswer(ctx context.Context) error {
 func (c *check) refused(ctx context.Context, question *chooserv1.RankRequest) error {
 	within, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	switch _, err := c.client.Rank(within, question); status.Code(err) {
-	case codes.DeadlineExceeded:
+	_, err := c.client.Rank(within, question)
+	if status.Code(err) == codes.DeadlineExceeded {
 		return fmt.Errorf("there was no answer within %s", c.timeout)
-	case codes.Unavailable: // It crashed, or closed the connection.
+	}
+	if status.Code(err) == codes.Unavailable { // It crashed, or closed the connection.
 		return err
 	}
 	return nil

@@ -105,7 +105,8 @@ func (o *options) run(c *cobra.Command, address string) error {
 	ctx, cancel := context.WithTimeout(c.Context(), connectTimeout)
 	defer cancel()
 	client := chooserv1.NewChooserClient(conn)
-	if _, err := client.Status(ctx, &chooserv1.StatusRequest{}, grpc.WaitForReady(true)); err != nil && conn.GetState() != connectivity.Ready {
+	_, err = client.Status(ctx, &chooserv1.StatusRequest{}, grpc.WaitForReady(true))
+	if err != nil && conn.GetState() != connectivity.Ready {
 		return fmt.Errorf("cannot connect to %s: %w", address, err)
 	}
 	findings := (&check{client: client, options: o}).all(c.Context())

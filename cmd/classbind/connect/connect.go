@@ -1,4 +1,5 @@
-// Package connect finds the cluster that kubectl would use, for the commands that people run, and reads the names of objects as kubectl does.
+// Package connect finds the cluster that kubectl would use, for the commands that people run, and reads the names of objects as kubectl
+// does.
 package connect
 
 import (
@@ -121,8 +122,9 @@ type DryRun string
 const (
 	// NoDryRun writes.
 	NoDryRun DryRun = "none"
-	// ClientDryRun writes nothing, and ServerDryRun has the API server try each write without storing it.
+	// ClientDryRun writes nothing.
 	ClientDryRun DryRun = "client"
+	// ServerDryRun has the API server try each write without storing it.
 	ServerDryRun DryRun = "server"
 )
 

@@ -155,7 +155,8 @@ func (o *options) decide(
 	}
 	mayBind := in.Object != nil && v.View.Fault == nil && in.LeftAlone == "" && len(in.Problems) == 0
 	if mayBind && v.View.Kind.Rules.UsesRequest() && in.Request == nil {
-		item.end(Undecided, "RequestUnknown", "the expressions of the claim kind look at who creates the claim: say who with --requester NAME")
+		item.end(Undecided, "RequestUnknown",
+			"the expressions of the claim kind look at who creates the claim: say who with --requester NAME")
 		return nil
 	}
 	o.as.noteWithoutEffect(item, k, v.View.Kind.Rules.UsesRequest())

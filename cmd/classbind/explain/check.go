@@ -79,7 +79,8 @@ func NewCheckCommand() *cobra.Command {
 		return o.run(c.Context(), world.Files{In: c.InOrStdin(), Progress: c.ErrOrStderr(), Recursive: o.recursive}, c.OutOrStdout())
 	}
 	fs := c.Flags()
-	fs.StringArrayVarP(&o.files, "filename", "f", nil, "`file` or folder of registrations and classes; - is standard input; may be repeated")
+	fs.StringArrayVarP(&o.files, "filename", "f", nil,
+		"`file` or folder of registrations and classes; - is standard input; may be repeated")
 	world.AddRecursive(c, &o.recursive)
 	o.output.Add(c, github)
 	fs.BoolVar(&o.strict, "strict", false, "count warnings as errors")

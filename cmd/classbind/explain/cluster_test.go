@@ -168,9 +168,9 @@ func condition(status, reason string) object {
 }
 
 // boundClaim is the stored claim with a class, which a field manager has written.
-func boundClaim(kind, class, manager string) object {
+func boundClaim(class, manager string) object {
 	c := storedClaim("v1", "silver")
-	c["spec"].(object)["classRef"] = object{"apiVersion": "example.org/v1", "kind": kind, "name": class}
+	c["spec"].(object)["classRef"] = object{"apiVersion": "example.org/v1", "kind": "FastClass", "name": class}
 	fields := object{"f:spec": object{"f:classRef": object{"f:apiVersion": object{}, "f:kind": object{}, "f:name": object{}}}}
 	c["metadata"].(object)["managedFields"] = []object{{
 		"manager": manager, "operation": "Update", "apiVersion": "example.org/v1", "fieldsType": "FieldsV1", "fieldsV1": fields,
@@ -409,7 +409,7 @@ func TestExplainCluster(t *testing.T) {
 		"StoredBound": {
 			reason:  "We should say which class a claim has, that it would get the same today, and why.",
 			args:    []string{"Database/stored"},
-			answers: object{claimsPath + "/stored": boundClaim("FastClass", "b", "classbind")},
+			answers: object{claimsPath + "/stored": boundClaim("b", "classbind")},
 			want: []string{
 				"Database team/stored: has FastClass/b, and would get the same today\n  Because: the only class that matches the selector \"tier=silver\"\n",
 				"\n  CANDIDATE     WEIGHT   ODDS\n* FastClass/b   ",
@@ -418,7 +418,7 @@ func TestExplainCluster(t *testing.T) {
 		"StoredBoundOtherwise": {
 			reason:  "We should say that it would get another class today.",
 			args:    []string{"Database/stored"},
-			answers: object{claimsPath + "/stored": boundClaim("FastClass", "a", "classbind")},
+			answers: object{claimsPath + "/stored": boundClaim("a", "classbind")},
 			want: []string{
 				"Database team/stored: has FastClass/a; created today, it would get FastClass/b\n",
 				`its class "FastClass/a" does not match its selector`,
@@ -427,7 +427,7 @@ func TestExplainCluster(t *testing.T) {
 		"StoredBoundToNothing": {
 			reason:  "We should say that its class is not there.",
 			args:    []string{"Database/stored"},
-			answers: object{claimsPath + "/stored": boundClaim("FastClass", "gone", "classbind")},
+			answers: object{claimsPath + "/stored": boundClaim("gone", "classbind")},
 			want: []string{
 				"Database team/stored: has a class; created today, it would get FastClass/b\n", "is not there: create the class",
 			},
@@ -435,7 +435,7 @@ func TestExplainCluster(t *testing.T) {
 		"StoredByItsAuthor": {
 			reason:  "We should say who chose, where that is not classbind.",
 			args:    []string{"Database/stored"},
-			answers: object{claimsPath + "/stored": boundClaim("FastClass", "a", "kubectl")},
+			answers: object{claimsPath + "/stored": boundClaim("a", "kubectl")},
 			want:    []string{"Database team/stored: has FastClass/a\n  Because: its author, or who restored it, set .spec.classRef; --unbound "},
 		},
 		"StoredMisspeltKind": {

@@ -99,7 +99,8 @@ or undecided, or if the command fails.`
 func newCommand(fresh func() uint64) *cobra.Command {
 	o := &options{fresh: fresh}
 	c := &cobra.Command{
-		Use: "explain (KIND/NAME... | KIND NAME... | -f FILES)", Short: "Show which class a claim gets, and why", Long: long, Example: examples,
+		Use:   "explain (KIND/NAME... | KIND NAME... | -f FILES)",
+		Short: "Show which class a claim gets, and why", Long: long, Example: examples,
 	}
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if err := o.validate(c.Flags(), args); err != nil {
@@ -136,7 +137,8 @@ func (o *options) validate(fs *pflag.FlagSet, args []string) error {
 	case len(args) > 0 && len(o.files)+len(o.cluster.Offline) > 0:
 		fail("%q: with --filename or --offline there is no claim of the cluster", args)
 	case len(args)+len(o.files) == 0:
-		fail("name a claim of the cluster, KIND/NAME, or with --filename the file of a claim, such as -f claim.yaml, or -f - for standard input")
+		fail("name a claim of the cluster, KIND/NAME, or with --filename the file of a claim, such as -f claim.yaml, " +
+			"or -f - for standard input")
 	}
 	var err error
 	o.claims, err = connect.Names(args)

@@ -16,7 +16,8 @@ var manifests = []string{"yaml", "json"}
 
 // AddManifests adds the flag to a command that prints manifests.
 func (f *Format) AddManifests(c *cobra.Command) {
-	c.Flags().StringVarP((*string)(f), "output", "o", manifests[0], "`format`: yaml with comments, or json, which is a List without comments")
+	c.Flags().StringVarP((*string)(f), "output", "o", manifests[0],
+		"`format`: yaml with comments, or json, which is a List without comments")
 	// It fails only for an unknown flag.
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(manifests, cobra.ShellCompDirectiveNoFileComp))
 }

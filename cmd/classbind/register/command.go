@@ -217,7 +217,8 @@ func (o *options) catalog(command *cobra.Command) (catalog, error) {
 }
 
 func (o *options) filesCatalog(c *cobra.Command) (catalog, error) {
-	read, err := world.ReadKinds(c.Context(), world.Files{In: c.InOrStdin(), Progress: c.ErrOrStderr(), Recursive: o.recursive}, o.cluster.Offline)
+	files := world.Files{In: c.InOrStdin(), Progress: c.ErrOrStderr(), Recursive: o.recursive}
+	read, err := world.ReadKinds(c.Context(), files, o.cluster.Offline)
 	if err != nil {
 		return catalog{}, err
 	}

@@ -69,7 +69,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		own = cmp.Or(strings.TrimSpace(string(b)), own)
 	}
 	fs.StringVar(&o.namespace, "classbind-namespace", own, "`namespace` of classbind itself, for its Secret and its Leases")
-	fs.StringVar(&o.service, "webhook-service", "classbind", "`name` of the Service in front of the webhook server, in --classbind-namespace")
+	fs.StringVar(&o.service, "webhook-service", "classbind",
+		"`name` of the Service in front of the webhook server, in --classbind-namespace")
 	fs.StringVar(&o.webhookURL, "webhook-url", "",
 		"`URL` at which the API server reaches a webhook server outside the cluster, such as https://localhost:9443, "+
 			"instead of --webhook-service")

@@ -176,8 +176,8 @@ func serve(ctx context.Context, o *options, own Build) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(registration.RegisterMetrics(), reviews.RegisterMetrics(), choosers.RegisterMetrics(), gate.RegisterMetrics(), s.metrics.Register(),
-		claims.Metrics.Register(), own.RegisterMetrics(), loop.RegisterMetrics())
+	err = errors.Join(registration.RegisterMetrics(), reviews.RegisterMetrics(), choosers.RegisterMetrics(), gate.RegisterMetrics(),
+		s.metrics.Register(), claims.Metrics.Register(), own.RegisterMetrics(), loop.RegisterMetrics())
 	if err != nil {
 		return fmt.Errorf("cannot register the metrics: %w", err)
 	}

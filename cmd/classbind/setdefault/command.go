@@ -111,7 +111,8 @@ func (o *options) validate(args []string, fs *pflag.FlagSet) (class connect.Name
 	names, err := connect.Names(args)
 	errs := []error{err}
 	if err == nil && len(names) != 1 {
-		errs = append(errs, fmt.Errorf("name one class, as in: classbind set-default KIND/NAME --for CLAIMKIND; there are %d: %q", len(names), args))
+		errs = append(errs, fmt.Errorf("name one class, as in: classbind set-default KIND/NAME --for CLAIMKIND; there are %d: %q",
+			len(names), args))
 	}
 	if fs.Changed("for") && len(o.claimKinds) == 0 { // As by a variable that is not set.
 		errs = append(errs, errors.New("--for: name the claim kind whose default the class is to be, or leave the flag out"))

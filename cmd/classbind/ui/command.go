@@ -100,7 +100,8 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 	cache := newCache(cluster.WithMaxDepth(config), o.cluster.Own)
 	go func() { _ = recovered.Again(ctx, func(ctx context.Context) error { cache.run(ctx); return nil }) }()
 	_, port, _ := net.SplitHostPort(listener.Addr().String()) // It is always HOST:PORT.
-	guard := &guard{port: port, token: rand.Text(), remote: o.allowRemote, next: newPages(cache, cmp.Or(o.cluster.Namespace, o.cluster.OfContext))}
+	pages := newPages(cache, cmp.Or(o.cluster.Namespace, o.cluster.OfContext))
+	guard := &guard{port: port, token: rand.Text(), remote: o.allowRemote, next: pages}
 	server := &http.Server{
 		Handler: guard, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes, BaseContext: func(net.Listener) context.Context { return ctx },

@@ -94,8 +94,8 @@ func (w *World) Decider(fresh func() uint64, note func(format string, args ...an
 	return d
 }
 
-// AddRequester has a claim know who creates it: whom --requester or --set says, or else the user who runs the command, where his right to use a
-// class counts.
+// AddRequester has a claim know who creates it: whom --requester or --set says, or else the user who runs the command, where his right to
+// use a class counts.
 func (k *Kind) AddRequester(ctx context.Context, in *claim.Intake) error {
 	request := k.world.Settings.Request
 	switch {

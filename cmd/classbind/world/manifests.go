@@ -177,7 +177,8 @@ func (r *fileReader) unread(named string, folders int, read bool) error {
 	const recursive = "-R reads folders, too"
 	switch {
 	case read && folders > 0:
-		_, _ = fmt.Fprintf(r.Progress, "note: %q has %s, which the command does not read: %s\n", named, output.Count(folders, "folder"), recursive)
+		_, _ = fmt.Fprintf(r.Progress, "note: %q has %s, which the command does not read: %s\n", named, output.Count(folders, "folder"),
+			recursive)
 	case folders > 0:
 		return fmt.Errorf("cannot read %q: the folder has no file that ends in .yaml, .yml or .json, but %s: %s",
 			named, output.Count(folders, "folder"), recursive)
