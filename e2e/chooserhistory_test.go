@@ -144,7 +144,7 @@ func TestChooserLate(t *testing.T) {
 	const group = "late.chooser.test"
 	w := sharedWorld(t)
 	c := w.chooser(t)
-	w.chooses(t, c, group, "", ", whenUnmatched: BindLater, claims: {when: "!has(claim.spec) || has(claim.spec.ready)"}")
+	w.chooses(t, c, group, "", ", whenUnmatched: BindLater, claims: {when: '!has(claim.spec) || has(claim.spec.ready)'}")
 	later := w.binds(t, claimWith(group, "later", "{cpus: 16}"), "", "The claim is not ready.")
 	before := c.count()
 	require.NoError(t, w.patch(t, "claims."+group, "later", `{"spec":{"ready":true}}`))

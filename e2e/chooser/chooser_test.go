@@ -12,9 +12,9 @@ import (
 func TestRank(t *testing.T) {
 	t.Parallel()
 	candidates := []*chooserv1.Candidate{
-		{Id: "unknown", Class: `{"spec":{"instanceType":"unknown","cpus":1}}`},
-		{Id: "large", Class: `{"spec":{"instanceType":"m5.2xlarge","cpus":8}}`},
-		{Id: "small", Class: `{"spec":{"instanceType":"m5.large","cpus":2}}`},
+		{Id: "unknown", Fields: `{"spec":{"instanceType":"unknown","cpus":1}}`},
+		{Id: "large", Fields: `{"spec":{"instanceType":"m5.2xlarge","cpus":8}}`},
+		{Id: "small", Fields: `{"spec":{"instanceType":"m5.large","cpus":2}}`},
 	}
 	for name, tc := range map[string]struct {
 		reason string
