@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -109,7 +110,7 @@ func TestCommands(t *testing.T) {
 		}
 	})
 	each("KIND NAME", func(t *testing.T, name string, c commandCase) {
-		more := append(c.more, "-n", "acme-team")
+		more := slices.Concat(c.more, []string{"-n", "acme-team"})
 		slash, stderr, status := admin(name, append([]string{c.object[0] + "/" + c.object[1]}, more...)...)
 		require.Zero(t, status, "%s%s", slash, stderr)
 		apart, stderr, status := admin(name, append(c.object[:], more...)...)

@@ -65,10 +65,10 @@ func reducedCRD(crd *apiextensionsv1.CustomResourceDefinition, open []string) ([
 	spec.Names.Categories = nil
 	for _, v := range crd.Spec.Versions {
 		if v.Storage {
-			openAt(v.Schema.OpenAPIV3Schema, open)
+			_ = openAt(*v.Schema.OpenAPIV3Schema, open)
 			for name := range v.Schema.OpenAPIV3Schema.Properties["status"].Properties {
 				if name != "conditions" {
-					openAt(v.Schema.OpenAPIV3Schema, []string{"status", name})
+					_ = openAt(*v.Schema.OpenAPIV3Schema, []string{"status", name})
 				}
 			}
 			reduceSchema(v.Schema.OpenAPIV3Schema)
@@ -78,7 +78,8 @@ func reducedCRD(crd *apiextensionsv1.CustomResourceDefinition, open []string) ([
 		}
 	}
 	metadata := map[string]any{"name": crd.Name}
-	if approved := crd.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation]; approved != "" { // The API server requires it of Kubernetes' own groups.
+	// The API server requires it of Kubernetes' own groups.
+	if approved := crd.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation]; approved != "" {
 		metadata["annotations"] = map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: approved}
 	}
 	text, err := json.Marshal(map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": crd.Kind, "metadata": metadata, "spec": spec})
@@ -128,17 +129,14 @@ func reduceSchema(s *apiextensionsv1.JSONSchemaProps) {
 }
 
 // openAt opens the field at a path, if it is there.
-func openAt(s *apiextensionsv1.JSONSchemaProps, path []string) {
-	field, ok := s.Properties[path[0]]
-	switch {
-	case !ok:
-		return
-	case len(path) == 1:
-		field = opened(field)
-	default:
-		openAt(&field, path[1:])
+func openAt(s apiextensionsv1.JSONSchemaProps, path []string) apiextensionsv1.JSONSchemaProps {
+	if len(path) == 0 {
+		return opened(s)
 	}
-	s.Properties[path[0]] = field
+	if field, ok := s.Properties[path[0]]; ok {
+		s.Properties[path[0]] = openAt(field, path[1:])
+	}
+	return s
 }
 
 // opened is a field whose objects may have any fields.
@@ -148,7 +146,9 @@ func opened(s apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
 		return apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true), Default: s.Default}
 	case s.Type == "array" && s.Items != nil && s.Items.Schema != nil && s.Items.Schema.Type == "object":
 		items := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
-		return apiextensionsv1.JSONSchemaProps{Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &items}, Default: s.Default}
+		return apiextensionsv1.JSONSchemaProps{
+			Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &items}, Default: s.Default,
+		}
 	}
 	return s
 }
