@@ -110,8 +110,9 @@ func randomly(ctx context.Context, request any, next grpc.UnaryHandler) (any, er
 	for _, candidate := range r.GetCandidates() {
 		ids = append(ids, candidate.GetId(), candidate.GetId())
 	}
-	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] }) //nolint:gosec // It need not be hard to guess.
-	ids = slices.Clip(ids[:1+rand.IntN(len(ids))])                                 //nolint:gosec // It need not be hard to guess.
+	//nolint:gosec // None of these numbers needs to be hard to guess.
+	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	ids = slices.Clip(ids[:1+rand.IntN(len(ids))])                                 //nolint:gosec // The same.
 	valid, exclusive := time.Duration(rand.IntN(2))*time.Second, rand.IntN(2) == 0 //nolint:gosec // The same.
 	return amend(func(response *chooserv1.RankResponse) {
 		response.ValidFor = durationpb.New(valid)

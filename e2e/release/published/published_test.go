@@ -34,12 +34,12 @@ func TestPages(t *testing.T) {
 	require.NoError(t, err)
 	for _, path := range Pages {
 		file := filepath.Join(root, path)
-		text, err := os.ReadFile(file)
+		text, err := os.ReadFile(file) //nolint:gosec // It is a document.
 		require.NoError(t, err)
 		want, err := Page(string(text), version)
 		require.NoError(t, err, path)
 		if *update {
-			require.NoError(t, os.WriteFile(file, []byte(want), 0o600)) //nolint:gosec // It is a document.
+			require.NoError(t, os.WriteFile(file, []byte(want), 0o600))
 			continue
 		}
 		assert.Equal(t, want, string(text), "%s: change e2e/release/published/parts.tmpl, then run make generate.", path)
