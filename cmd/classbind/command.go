@@ -61,25 +61,7 @@ answer: its arguments are wrong, there is no cluster, or a right is missing.`,
 		SilenceUsage:  true,
 	}
 	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
-	for _, group := range []struct {
-		title    string
-		commands []*cobra.Command
-	}{
-		{"Look at claims and classes:", []*cobra.Command{
-			explain.NewCommand(), explain.NewClassesCommand(), status.NewCommand(), ui.NewCommand(),
-		}},
-		{"Prepare a change, and check it first:", []*cobra.Command{
-			kinds.NewCommand(), register.NewCommand(), explain.NewCheckCommand(), simulate.NewCommand(), chooser.NewCommand(),
-		}},
-		{"Change the cluster:", []*cobra.Command{bind.NewCommand(), setdefault.NewCommand()}},
-		{"Run the server:", []*cobra.Command{serve.NewCommand(ownBuild())}},
-	} {
-		c.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
-		for _, sub := range group.commands {
-			sub.GroupID = group.title
-			c.AddCommand(sub)
-		}
-	}
+	addGroups(c)
 	c.AddCommand(newVersionCommand())
 	level := 0
 	for _, sub := range c.Commands() {
@@ -106,6 +88,29 @@ answer: its arguments are wrong, there is no cluster, or a right is missing.`,
 		}
 	}
 	return c
+}
+
+// addGroups adds all commands but version, in groups.
+func addGroups(c *cobra.Command) {
+	for _, group := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Look at claims and classes:", []*cobra.Command{
+			explain.NewCommand(), explain.NewClassesCommand(), status.NewCommand(), ui.NewCommand(),
+		}},
+		{"Prepare a change, and check it first:", []*cobra.Command{
+			kinds.NewCommand(), register.NewCommand(), explain.NewCheckCommand(), simulate.NewCommand(), chooser.NewCommand(),
+		}},
+		{"Change the cluster:", []*cobra.Command{bind.NewCommand(), setdefault.NewCommand()}},
+		{"Run the server:", []*cobra.Command{serve.NewCommand(ownBuild())}},
+	} {
+		c.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
+		for _, sub := range group.commands {
+			sub.GroupID = group.title
+			c.AddCommand(sub)
+		}
+	}
 }
 
 // execute a command. A panic is an error.
