@@ -606,7 +606,8 @@ func TestStart(t *testing.T) {
 		cancel()
 		require.NoError(t, <-done)
 	})
-	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before }, time.Minute, 10*time.Millisecond, "No goroutine should be left.")
+	isOver := func() bool { return runtime.NumGoroutine()-1 <= before } // It has a goroutine of its own.
+	require.Eventually(t, isOver, time.Minute, 10*time.Millisecond, "No goroutine should be left.")
 }
 
 func BenchmarkChoose(b *testing.B) {
