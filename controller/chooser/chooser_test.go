@@ -128,6 +128,13 @@ func (w *world) serve(t testing.TB, change func(*tls.Config), options ...grpc.Se
 	t.Cleanup(func() { running.Stop(); <-done })
 }
 
+// connected waits for the connection: gRPC answers a call before it says that there is one.
+func (w *world) connected(t testing.TB) {
+	t.Helper()
+	w.connect(t)
+	require.Eventually(t, w.l.isConnected, time.Minute, time.Millisecond)
+}
+
 // connect without asking for the status again later.
 func (w *world) connect(t testing.TB) {
 	t.Helper()
@@ -279,7 +286,7 @@ func TestAnswers(t *testing.T) {
 				return tc.response, tc.err
 			}
 			w.serve(t, nil)
-			w.connect(t)
+			w.connected(t)
 			assert.Equal(t, tc.want, w.ask(t, "a", "b", "c"), tc.reason)
 			assert.InDelta(t, 1, w.counted(t, "chooser_answers_total claim_kind=claims.test outcome="+tc.outcome), 0, tc.reason)
 			assert.InDelta(t, tc.unknown, w.counted(t, "chooser_unknown_ids_total claim_kind=claims.test"), 0, tc.reason)
@@ -348,7 +355,11 @@ func TestConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			tc.serve(t, w)
-			w.connect(t)
+			if tc.want == "Unavailable=Connection" {
+				w.connect(t)
+			} else {
+				w.connected(t)
+			}
 			assert.Equal(t, tc.want, w.ask(t, "a", "b"), tc.reason)
 			state, known := w.choosers.StateOf("claims.test")
 			assert.True(t, known)
@@ -361,7 +372,7 @@ func TestConnections(t *testing.T) {
 func TestNotAsked(t *testing.T) {
 	w := newWorld(t)
 	w.serve(t, nil)
-	w.connect(t)
+	w.connected(t)
 	q := w.question("a")
 	q.Claim = strings.Repeat("x", v1beta1.MaxChooserRequestBytes)
 	assert.Equal(t, "Unavailable=TooLarge", w.askFor(t, q), "We should send no long question.")
@@ -382,7 +393,7 @@ func TestHangs(t *testing.T) {
 		return nil, ctx.Err()
 	}
 	w.serve(t, nil)
-	w.connect(t)
+	w.connected(t)
 	hangs := func() *selector.Question {
 		q := w.question("a", "b")
 		q.Namespace, q.Claim = "hostile", "hang"
@@ -466,7 +477,7 @@ func TestCache(t *testing.T) {
 		return answer(r), nil
 	}
 	w.serve(t, nil)
-	w.connect(t)
+	w.connected(t)
 	now := time.Unix(1000, 0)
 	w.l.now = func() time.Time { return now }
 	asks := func(times int64, reason string, q *selector.Question, want string) {
@@ -526,7 +537,7 @@ func TestCache(t *testing.T) {
 func TestRotation(t *testing.T) {
 	w := newWorld(t)
 	w.serve(t, nil)
-	w.connect(t)
+	w.connected(t)
 	require.Equal(t, "Order b a", w.ask(t, "a", "b"))
 	next := certtest.NewCA(t)
 	w.presented.Store(leaf(t, next, &x509.Certificate{}))
@@ -556,7 +567,7 @@ func TestSecret(t *testing.T) {
 	}}
 	w.choosers.Secrets, w.choosers.Namespace = fake.NewClientBuilder().WithObjects(secret).Build(), "classbind-system"
 	w.secret = secret.Name
-	w.connect(t)
+	w.connected(t)
 	assert.Equal(t, "Order b a", w.ask(t, "a", "b"), "We should present the certificate of the Secret.")
 }
 
@@ -626,7 +637,7 @@ func BenchmarkChoose(b *testing.B) {
 					return response, err
 				}
 				w.serve(b, nil)
-				w.connect(b)
+				w.connected(b)
 				q := w.question(names...)
 				for b.Loop() {
 					if a := w.choosers.Choose(b.Context(), q); a.Outcome != selector.ChooserOrdered {
