@@ -128,7 +128,7 @@ func (w *world) serve(t testing.TB, change func(*tls.Config), options ...grpc.Se
 	t.Cleanup(func() { running.Stop(); <-done })
 }
 
-// connected waits for the connection: gRPC answers a call before it says that there is one.
+// connected waits for the connection: gRPC may answer a call before its state is Ready.
 func (w *world) connected(t testing.TB) {
 	t.Helper()
 	w.connect(t)
