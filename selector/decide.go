@@ -45,6 +45,8 @@ type Decider struct {
 	Class func(ctx context.Context, claimNamespace string, kind *inventory.ClassKind, namespace, name string) (*inventory.Class, error)
 	// Related does the same with an object. The namespace is ignored for one that has none.
 	Related func(ctx context.Context, claimNamespace string, kind *rules.Kind, namespace, name string) (*expression.Object, error)
+	// RelatedList reads the objects of a namespace from which a selector selects, in the place of those in the view. Nil reads none.
+	RelatedList func(ctx context.Context, kind *rules.Kind, namespace string) (*inventory.Objects, error)
 	// Deadline of all that a decision asks of others. It is called only when there is something to ask. Nil is that of the context.
 	Deadline func(context.Context) time.Time
 	// Choose asks the chooser of a kind that has one. Nil asks none.

@@ -313,8 +313,7 @@ func (e *Explanation) addFacts(read claim.Intake) {
 		seen = &facts.input
 		for i := range kind.Rules.Related {
 			r := &kind.Rules.Related[i]
-			_, found := seen.Related[r.Kind.Name]
-			e.Related = append(e.Related, RelatedObject{r.Kind.Name, r.Kind.Resource, facts.names[r.Kind.Name], found})
+			e.Related = append(e.Related, newRelatedObject(r.Kind, facts.names[r.Kind.Name], seen.Related[r.Kind.Name]))
 		}
 	}
 	for _, x := range []struct {

@@ -167,9 +167,19 @@ type RelatedObject struct {
 	Name string `json:"name"`
 	// Resource is <plural>.<group>.
 	Resource string `json:"resource"`
-	// Object that the claim names, NAME or NAMESPACE/NAME; empty if it names none.
+	// Object that the claim names, NAME or NAMESPACE/NAME; empty if it names none. The name of a list is *.
 	Object string `json:"object,omitempty"`
 	Found  bool   `json:"found"`
+	// Selected is the length of a list, nil for an object.
+	Selected *int `json:"selected,omitempty"`
+}
+
+func newRelatedObject(kind *rules.Kind, name string, value any) RelatedObject {
+	o := RelatedObject{Name: kind.Name, Resource: kind.Resource, Object: name, Found: value != nil}
+	if list, isList := value.([]any); isList {
+		o.Selected = new(len(list))
+	}
+	return o
 }
 
 // saw is what an expression looks at, with the objects that the class names among it.

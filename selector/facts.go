@@ -255,33 +255,57 @@ func (r *resolver) resolveRelated(ctx context.Context) error {
 	if len(k.Rules.Related) == 0 {
 		return nil
 	}
-	related := make(map[string]any, len(k.Rules.Related))
-	f.input.Related, f.names = related, make(map[string]string, len(k.Rules.Related))
+	f.input.Related, f.names = make(map[string]any, len(k.Rules.Related)), make(map[string]string, len(k.Rules.Related))
 	for i := range k.Rules.Related {
-		rule := &k.Rules.Related[i]
-		namespace, name := "", r.text(rule.NameField, rule.ObjectName)
-		if name == "" {
-			continue
-		}
-		switch objects := r.view.Related(rule.Kind.Key()); {
-		case objects != nil && !objects.Namespaced:
-		case rule.ObjectNamespace != nil:
-			namespace = r.text(rule.NamespaceField, rule.ObjectNamespace)
-		default:
-			namespace = in.Namespace
-		}
-		if len(in.Problems) > 0 {
-			return nil
-		}
-		f.names[rule.Kind.Name] = objectName(namespace, name)
-		o, err := r.object(ctx, rule.Kind, namespace, name)
-		if err != nil {
+		if err := r.resolveRelation(ctx, &k.Rules.Related[i]); err != nil || len(in.Problems) > 0 {
 			return err
 		}
-		if o != nil {
-			related[rule.Kind.Name] = o
+	}
+	return nil
+}
+
+func (r *resolver) resolveRelation(ctx context.Context, rule *rules.Relation) error {
+	namespace, name := "", ""
+	if !rule.IsList() {
+		if name = r.text(rule.NameField, rule.ObjectName); name == "" {
+			return nil
 		}
 	}
+	switch objects := r.view.Related(rule.Kind.Key()); {
+	case objects != nil && !objects.Namespaced:
+	case rule.ObjectNamespace != nil:
+		namespace = r.text(rule.NamespaceField, rule.ObjectNamespace)
+	default:
+		namespace = r.in.Namespace
+	}
+	if len(r.in.Problems) > 0 {
+		return nil
+	}
+	if rule.IsList() {
+		return r.listRelated(ctx, rule.Kind, namespace)
+	}
+	r.facts.names[rule.Kind.Name] = objectName(namespace, name)
+	o, err := r.object(ctx, rule.Kind, namespace, name)
+	if o != nil {
+		r.facts.input.Related[rule.Kind.Name] = o
+	}
+	return err
+}
+
+// listRelated objects of a namespace, as they are known. What is not known yet is too new for a claim to rely on.
+func (r *resolver) listRelated(ctx context.Context, of *rules.Kind, namespace string) (err error) {
+	objects := r.view.Related(of.Key())
+	if read := r.out.decider.RelatedList; read != nil {
+		if objects, err = read(ctx, of, namespace); err != nil {
+			return fmt.Errorf("cannot list %s, at which expressions look: %w", of.Resource, err)
+		}
+	}
+	all, ok := objects.Selected(of, namespace)
+	if !ok {
+		r.in.Problems = append(r.in.Problems, claim.TooManyRelated(r.view.Kind.Name, of, namespace))
+	}
+	r.facts.input.Related[of.Name] = all
+	r.facts.names[of.Name] = objectName(namespace, "*")
 	return nil
 }
 

@@ -112,9 +112,7 @@ func (s Subject) longest(r *claim.Reader) (all uint64, _ *field.Error) {
 		}
 	}
 	for _, o := range s.facts.input.Related {
-		if o, ok := o.(*expression.Object); ok {
-			all += o.Length()
-		}
+		all += expression.Length(o)
 	}
 	all += expression.Length(s.Request)
 	return all, field.Invalid(at, field.OmitValueType{}, fmt.Sprintf(

@@ -67,6 +67,7 @@ type ClassKindSpec struct {
 	// it. classbind needs to list and watch them.
 	// Example: [{name: queue, resource: clusterqueues.kueue.x-k8s.io, nameExpression: class.spec.clusterQueue}]
 	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(r, !has(r.selector))",message="a class names its objects: only a ClaimKind may have a selector of objects"
 	// +listType=map
 	// +listMapKey=name
 	// +optional

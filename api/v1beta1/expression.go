@@ -1,5 +1,7 @@
 package v1beta1
 
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 // Expression is an expression in the Common Expression Language (CEL), with the functions of Kubernetes 1.31, and
 // labelSelectorMatches(selector, labels). It may look at any field of the variables claim and class. The variable namespaceObject is the
 // metadata of the claim's Namespace. The variable request has the userInfo of the claim's creator, as in an AdmissionRequest. Objects
@@ -68,8 +70,9 @@ type Partition struct {
 	Class Expression `json:"class"`
 }
 
-// Related is an object that a claim or a class names.
+// Related is an object that a claim or a class names, or a list of all that a selector selects.
 //
+// +kubebuilder:validation:XValidation:rule="has(self.nameExpression) != has(self.selector)",message="name one of nameExpression and selector"
 // +kubebuilder:validation:XValidation:rule="self.resource != 'secrets'",message="secrets cannot be related",fieldPath=".resource"
 type Related struct {
 	// Name of the object in expressions, after "related." or, of a ClassKind, after
@@ -98,8 +101,15 @@ type Related struct {
 	// or, in a ClassKind, class. If it fails because one of these objects is absent, this one is absent,
 	// too. If it fails for another reason, a claim is refused (422), and of a class the object is absent.
 	// Example: related.volumeClaim.spec.storageClassName
-	// +required
-	NameExpression Expression `json:"nameExpression"`
+	// +optional
+	NameExpression Expression `json:"nameExpression,omitempty"`
+
+	// Selector of objects by their labels, in the place of a name. related.NAME is then the list of all objects of
+	// the namespace that it selects, by name. An empty selector selects all. Expressions go through the list with
+	// all, exists, exists_one or map. If there are more than 64, the claim is refused (422). Only a ClaimKind may have it.
+	// Example: {matchLabels: {purpose: storage}}
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
 	// NamespaceExpression is the same for its namespace. Without it, an object of a
 	// namespaced kind is in the namespace of the claim, or of the class. A class without a

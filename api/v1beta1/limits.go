@@ -169,6 +169,12 @@ const (
 	// MaxRegistrationParts limits the fits, and the related objects, of a registration, as its CRD does. It protects the same CPU. Beyond
 	// it, the review is refused (400): no API server sends it.
 	MaxRegistrationParts = 8
+	// MaxRelatedListed limits the objects in one list of related objects. It protects the CPU that makes such a list for each claim. Beyond
+	// it, the claim is refused (422).
+	MaxRelatedListed = 64
+	// MaxRelatedSelectorTerms limits the labels, expressions and values of the selector of related objects. It protects the CPU that compares
+	// each object with it. Beyond it, the selector is invalid (422).
+	MaxRelatedSelectorTerms = 64
 	// MaxCompileCost limits what it costs to compile the expressions of one ClaimKind or ClassKind. It is a unit for each byte, and four
 	// for each part and for each state of a pattern. It is more within several loops, lists or maps. It is also more for categories of
 	// characters, and for ranges after (?i), in patterns. A unit is at most a microsecond of CPU and 2 KiB. It protects the CPU and the

@@ -5,6 +5,7 @@ package claim
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -379,6 +380,16 @@ func Failure(kind, name string, e *expression.Expression, err error) *field.Erro
 	}
 	return field.Invalid(at, field.OmitValueType{}, fmt.Sprintf("the expression %s of claim kind %q fails: %s",
 		name, kind, truncate.String(err.Error(), v1beta1.MaxMessageBytes)))
+}
+
+// TooManyRelated is that a list of related objects in a namespace is longer than it may be.
+func TooManyRelated(kind string, of *rules.Kind, namespace string) *field.Error {
+	in := ""
+	if namespace != "" {
+		in = " of namespace " + strconv.Quote(truncate.String(namespace, v1beta1.MaxShownBytes))
+	}
+	return field.Invalid(field.NewPath("metadata"), field.OmitValueType{}, fmt.Sprintf(
+		"the selector of related object %q of claim kind %q selects more than %d %s%s", of.Name, kind, v1beta1.MaxRelatedListed, of.Resource, in))
 }
 
 // ReadsReferenceOf reports whether a kind looks where another one has its reference.

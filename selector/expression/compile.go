@@ -310,6 +310,8 @@ type Scope struct {
 	// Related are the names that may follow "related.", and ClassRelated those after "classRelated.", nil for any: class kinds have
 	// their own.
 	Related, ClassRelated []string
+	// Lists are those of Related that are lists of objects.
+	Lists []string
 }
 
 // Expression is compiled. It is immutable.
@@ -335,6 +337,7 @@ func (e *Expression) String() string { return e.text }
 
 // Looks lists what the expression looks at in a variable, each path once, none below another. A path in Related or ClassRelated starts with
 // the name of the object, and is never only that name: an expression that only asks whether there is the object looks at its metadata.name.
+// After the name of a list comes fields.Element.
 func (e *Expression) Looks(variable string) []fields.Path { return e.looks[variable] }
 
 // Uses reports whether it looks at a variable at all.

@@ -41,7 +41,8 @@ type Input struct {
 	// Claim, Namespace and Request are of map[string]any or *Object, or nil.
 	Claim, Namespace, Request any
 	Class                     *Object
-	// Related objects by name, without those that are absent: those that the claim names, and those that the class names.
+	// Related objects by name, without those that are absent: those that the claim names, and those that the class names. A list of
+	// them is of []any.
 	Related, ClassRelated map[string]any
 	// Object is a related object, while it is decoded.
 	Object *Object
@@ -324,7 +325,7 @@ func (e *Expression) Saw(in *Input) []Saw {
 	var all []Saw
 	for _, variable := range variables {
 		for _, path := range e.looks[variable] {
-			all = append(all, Saw{path.In(variable), shown(in.variable(variable), path)})
+			all = append(all, Saw{path.Shown(variable), shown(in.variable(variable), path)})
 		}
 	}
 	return all
@@ -345,14 +346,32 @@ func shown(value any, path fields.Path) string {
 	return truncate.String(string(text), v1beta1.MaxShownBytes)
 }
 
+// elementsAt are the fields of the elements of a list that have one at a path.
+func elementsAt(all []any, path fields.Path) (any, error) {
+	found := make([]any, 0, len(all))
+	for _, element := range all {
+		value, err := find(element, path)
+		if err != nil {
+			return nil, err
+		}
+		if value != nil {
+			found = append(found, native(value))
+		}
+	}
+	return found, nil
+}
+
 // find a field of a value as it is held, nil if it is absent. The error means that it is too long.
 func find(value any, path fields.Path) (any, error) {
 	for i, name := range path {
 		if o, ok := value.(*Object); ok {
 			return o.lookup(path[i:])
 		}
-		fields, _ := value.(map[string]any)
-		child, ok := fields[name]
+		if all, ok := value.([]any); ok && name == fields.Element {
+			return elementsAt(all, path[i+1:])
+		}
+		content, _ := value.(map[string]any)
+		child, ok := content[name]
 		if !ok {
 			return nil, nil
 		}

@@ -53,15 +53,15 @@ func (s *search) visit(e ast.NavigableExpr) {
 			return
 		}
 		i := slices.Index(variables, e.AsIdent())
-		if i >= 0 && !isBound(e) {
+		if i >= 0 && loopOfVariable(e) == nil {
 			s.add(newLook(variables[i], e), e)
 		}
 	default:
 	}
 }
 
-// isBound reports whether an identifier is a variable of a comprehension.
-func isBound(ident ast.NavigableExpr) bool {
+// loopOfVariable returns the comprehension of which an identifier is a variable, nil if it is none.
+func loopOfVariable(ident ast.NavigableExpr) ast.NavigableExpr {
 	name := ident.AsIdent()
 	for at, above := ident, parentOf(ident); above != nil; at, above = above, parentOf(above) {
 		if above.Kind() == ast.ComprehensionKind {
@@ -69,11 +69,11 @@ func isBound(ident ast.NavigableExpr) bool {
 			isOutside := at.ID() == c.IterRange().ID() || at.ID() == c.AccuInit().ID()
 			isInLoop := !isOutside && at.ID() != c.Result().ID()
 			if !isOutside && name == c.AccuVar() || isInLoop && (name == c.IterVar() || c.HasIterVar2() && name == c.IterVar2()) {
-				return true
+				return above
 			}
 		}
 	}
-	return false
+	return nil
 }
 
 // parentOf an expression, nil for the whole.
@@ -118,7 +118,7 @@ func fieldOf(e ast.Expr, part int64) (string, bool) {
 // indexes are the operators that take a field whose name is a text.
 var indexes = []string{operators.Index, operators.OptIndex, operators.OptSelect}
 
-func (s *search) add(f look, ident ast.Expr) {
+func (s *search) add(f look, ident ast.NavigableExpr) {
 	switch {
 	case !slices.Contains(s.scope.Variables, f.variable):
 		s.fail(ident, f.variable+" cannot be used here; "+s.scope.words())
@@ -131,6 +131,10 @@ func (s *search) add(f look, ident ast.Expr) {
 			s.fail(ident, relatedWords(f.variable, names, f.path[0]))
 			return
 		}
+		if f.variable == Related && slices.Contains(s.scope.Lists, f.path[0]) {
+			s.addElements(f, ident)
+			return
+		}
 		if len(f.path) == 1 {
 			if !f.presence {
 				s.fail(ident, "name a field of "+f.path.In(f.variable))
@@ -140,6 +144,41 @@ func (s *search) add(f look, ident ast.Expr) {
 		}
 	}
 	s.found = append(s.found, f)
+}
+
+// addElements adds the fields of the elements of a list at which a loop looks. Nothing else may be done with the list: what it holds of its
+// elements would not be known.
+func (s *search) addElements(f look, ident ast.NavigableExpr) {
+	list := parentOf(ident)
+	loop := parentOf(list)
+	isLoop := loop != nil && loop.Kind() == ast.ComprehensionKind && loop.AsComprehension().IterRange().ID() == list.ID()
+	if len(f.path) > 1 || f.presence || !isLoop {
+		s.fail(ident, f.path[:1].In(Related)+" is a list: go through it with all, exists, exists_one or map")
+		return
+	}
+	c := loop.AsComprehension()
+	name := c.IterVar()
+	if c.HasIterVar2() { // The first is the index.
+		name = c.IterVar2()
+	}
+	elements := f.path.Below(fields.Element)
+	s.found = append(s.found, look{field: field{Related, slices.Concat(elements, fields.Path{"metadata", "name"})}, presence: true})
+	ast.PreOrderVisit(loop, ast.NewExprVisitor(func(e ast.Expr) {
+		element := e.(ast.NavigableExpr)
+		if s.err != nil || e.Kind() != ast.IdentKind || e.AsIdent() != name {
+			return
+		}
+		if by := loopOfVariable(element); by == nil || by.ID() != loop.ID() {
+			return
+		}
+		of := newLook(Related, element)
+		if len(of.path) == 0 {
+			s.fail(element, "name a field of "+name+", such as "+name+".metadata.name")
+			return
+		}
+		of.path, of.isPlain = slices.Concat(elements, of.path), false
+		s.found = append(s.found, of)
+	}))
 }
 
 // objects that may be related in a variable, nil for any.

@@ -215,6 +215,8 @@ func units(value any, limit uint64) uint64 {
 		if v.HasValue() {
 			n += units(v.GetValue(), limit)
 		}
+	case *Object:
+		return n + v.Length()
 	case *content:
 		return units(v.fields, limit)
 	case *elements:

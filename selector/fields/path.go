@@ -119,6 +119,11 @@ func (p Path) In(variable string) string {
 	return b.String()
 }
 
+// Shown is the same for people, with [] for the elements of a list.
+func (p Path) Shown(variable string) string {
+	return strings.ReplaceAll(p.In(variable), `["`+Element+`"]`, Element)
+}
+
 func isIdentifier(name string) bool {
 	for i, r := range name {
 		if r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (i == 0 || r < '0' || r > '9') {

@@ -185,6 +185,21 @@ func TestList(t *testing.T) {
 			continue
 		}
 		require.Equal(t, sorted(model), l.all(), "We should visit all that is there, in order (%d)", i)
+		for namespace := range 6 {
+			var of []object
+			for _, o := range sorted(model) {
+				if o.namespace == fmt.Sprint(namespace) {
+					of = append(of, o)
+				}
+			}
+			var visited []object
+			all := l.in(fmt.Sprint(namespace), func(o object) bool {
+				visited = append(visited, o)
+				return len(visited) < 50
+			})
+			require.Equal(t, of[:min(len(of), 50)], visited, "We should visit those of a namespace alone, in order (%d)", i)
+			require.Equal(t, len(of) < 50, all, "We should end when a visit does (%d)", i)
+		}
 		require.Equal(t, sorted(modelBefore), before.all(), "We should never change a list (%d)", i)
 		before, modelBefore = l, maps.Clone(model)
 	}

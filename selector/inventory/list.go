@@ -60,6 +60,14 @@ func (l list[T]) with(n className, now ...T) list[T] {
 	return list[T]{base: l.all()}
 }
 
+// without what has a name.
+func (l list[T]) without(n className) list[T] {
+	if _, ok := l.find(n); !ok {
+		return l
+	}
+	return l.with(n)
+}
+
 // all in their order.
 func (l *list[T]) all() []T {
 	all := slices.Grow([]T(nil), l.len())
@@ -85,6 +93,29 @@ func (l *list[T]) each(visit func(T)) {
 		visit(t)
 	}
 	visitTo(len(l.base))
+}
+
+// in visits those of a namespace in their order, until a visit returns false, as it then does itself.
+func (l *list[T]) in(namespace string, visit func(T) bool) bool {
+	at, to := l.span(namespace)
+	first, _ := position(l.added, className{namespace: namespace})
+	for added := l.added[first:]; ; {
+		isAdded := len(added) > 0 && added[0].name().namespace == namespace
+		switch {
+		case isAdded && (at == to || added[0].name().compare(l.base[at].name()) <= 0):
+			if !visit(added[0]) {
+				return false
+			}
+			added = added[1:]
+		case at == to:
+			return true
+		default:
+			if !slices.Contains(l.gone, at) && !visit(l.base[at]) {
+				return false
+			}
+			at++
+		}
+	}
 }
 
 // span of a namespace in the base.

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/rules"
 )
@@ -18,6 +19,8 @@ type Objects struct {
 	Namespaced bool
 
 	objects list[object]
+	// selected are those of each of the selectors of the kind.
+	selected []list[object]
 	// at is the time by which objects are expired, and next the first at which one may expire, zero if none does.
 	at, next time.Time
 }
@@ -36,7 +39,17 @@ func NewObjects(kind *rules.Kind, namespaced bool, objects map[types.NamespacedN
 	for name, o := range objects {
 		all = append(all, object{nameOf(name.Namespace, name.Name), o, kind.Until(o)})
 	}
-	o := &Objects{Kind: kind, Namespaced: namespaced, objects: newList(all)}
+	o := &Objects{Kind: kind, Namespaced: namespaced, selected: make([]list[object], len(kind.Selectors))}
+	for i := range kind.Selectors {
+		o.selected[i] = newList(slices.Collect(func(yield func(object) bool) {
+			for _, one := range all {
+				if kind.Selects(one.fields, i) && !yield(one) {
+					return
+				}
+			}
+		}))
+	}
+	o.objects = newList(all)
 	for _, one := range all {
 		o.expect(one, time.Time{})
 	}
@@ -100,6 +113,14 @@ func (o *Objects) With(namespace, name string, fields *expression.Object) *Objec
 	of := nameOf(namespace, name)
 	next, one := *o, object{of, fields, o.Kind.Until(fields)}
 	next.objects = o.objects.with(of, one)
+	next.selected = slices.Clone(o.selected)
+	for i := range next.selected {
+		if o.Kind.Selects(fields, i) {
+			next.selected[i] = next.selected[i].with(of, one)
+		} else {
+			next.selected[i] = next.selected[i].without(of)
+		}
+	}
 	next.expect(one, time.Time{})
 	return &next
 }
@@ -109,8 +130,12 @@ func (o *Objects) Without(namespace, name string) *Objects {
 	if o.Find(namespace, name) == nil {
 		return o
 	}
-	next := *o
-	next.objects = o.objects.with(className{namespace, name})
+	next, of := *o, className{namespace, name}
+	next.objects = o.objects.without(of)
+	next.selected = slices.Clone(o.selected)
+	for i := range next.selected {
+		next.selected[i] = next.selected[i].without(of)
+	}
 	return &next
 }
 
@@ -133,6 +158,27 @@ func (o *Objects) Valid(of *rules.Kind, namespace, name string) (valid *expressi
 		return nil, true
 	}
 	return found.fields, false
+}
+
+// Selected returns the objects of a namespace that the selector of a relation selects, by name, without those that are expired. It is false
+// if they are more than a list may have, expired ones included.
+func (o *Objects) Selected(of *rules.Kind, namespace string) (all []any, ok bool) {
+	all = []any{}
+	if o == nil || o.Namespaced && namespace == "" {
+		return all, true
+	}
+	at, expiry := o.Kind.Selector(of), o.Kind.Expiry(of)
+	if at < 0 {
+		return all, true
+	}
+	n := 0
+	return all, o.selected[at].in(namespace, func(one object) bool {
+		if expiry < 0 || !passed(one.until[expiry], o.at) {
+			all = append(all, one.fields)
+		}
+		n++
+		return n <= v1beta1.MaxRelatedListed
+	})
 }
 
 // IsExpired reports whether an object is expired at a time, by any of the expiries.

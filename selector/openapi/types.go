@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
@@ -16,7 +15,7 @@ import (
 )
 
 // Types are the schemas of what expressions see, by variable: of a claim or a class those of all kinds that may be meant, nil for
-// one that is not known. A related object is related.NAME, or classRelated.NAME.
+// one that is not known. A related object is related.NAME, or classRelated.NAME, and those of a list are related.NAME[].
 type Types map[string][]*Schema
 
 // TypeOf the field of a variable at a path, empty if it is not known, or not the same in all schemas. The error means that
@@ -28,6 +27,12 @@ func (t Types) TypeOf(variable string, p fields.Path) (string, error) {
 	schemas, ok := t[variable]
 	if !ok && len(p) > 0 {
 		variable, p = variable+"."+p[0], p[1:]
+		if _, isList := t[variable+fields.Element]; isList {
+			if len(p) == 0 {
+				return "array", nil
+			}
+			variable, p = variable+p[0], p[1:] // An expression looks at nothing but the elements.
+		}
 		schemas = t[variable]
 	}
 	var missing error
@@ -69,7 +74,11 @@ func (s Source) MistypedOfClaims(ctx context.Context, k *v1beta1.ClaimKind, clas
 	s.addExpiring(types, of.Related)
 	for _, r := range of.Related {
 		if len(r.Kind.Fields.Paths()) > 0 {
-			types[expression.Related+"."+r.Kind.Name] = []*Schema{s.Of(r.Kind.Resource, r.Kind.Version)}
+			name := expression.Related + "." + r.Kind.Name
+			if r.IsList() {
+				name += fields.Element
+			}
+			types[name] = []*Schema{s.Of(r.Kind.Resource, r.Kind.Version)}
 		}
 	}
 	for _, c := range classKinds {
@@ -157,5 +166,5 @@ func missingField(variable string, p fields.Path, meant string) error {
 
 // shown is a path as an expression has it.
 func shown(variable string, p fields.Path) string {
-	return truncate.String(strings.ReplaceAll(p.In(variable), `["`+fields.Element+`"]`, fields.Element), v1beta1.MaxShownBytes)
+	return truncate.String(p.Shown(variable), v1beta1.MaxShownBytes)
 }

@@ -100,7 +100,12 @@ func TestTypes(t *testing.T) {
 		"class.spec.shared":             "",
 		"related.plan.spec.tier > 3":    "line 1, column 24: found no matching overload for '_>_' applied to '(string, int)'",
 		"related.plan.spec.tire == 'a'": "line 1, column 18: the schema has no field related.plan.spec.tire: did you mean related.plan.spec.tier?",
-		"claim.spec.any == 1":           "", // Its schema is not known.
+		"related.plans.all(p, p.spec.tier == 'a' && p.?spec.maxSize.orValue(3) > 2)": "",
+		"related.plans.exists(p, p.spec.tier > 3)": "line 1, column 37: found no matching overload for " +
+			"'_>_' applied to '(string, int)'",
+		"related.plans.exists(p, p.spec.tire == 'a')": "line 1, column 31: the " +
+			"schema has no field related.plans[].spec.tire: did you mean related.plans[].spec.tier?",
+		"claim.spec.any == 1": "", // Its schema is not known.
 		"labelSelectorMatches(class.spec.free, namespaceObject.metadata.labels)": "",
 		"labelSelectorMatches(class.spec.tier, namespaceObject.metadata.labels)": "line 1, column 21: found no " +
 			"matching overload for 'labelSelectorMatches' applied to '(string, dyn)'",
@@ -110,10 +115,11 @@ func TestTypes(t *testing.T) {
 		"namespaceObject.spec.any == 1":     "",
 	} {
 		e, err := expression.Compile(text, expression.Bool, expression.Scope{
-			Variables: []string{expression.Claim, expression.Class, expression.Namespace, expression.Related}, Related: []string{"plan"},
+			Variables: []string{expression.Claim, expression.Class, expression.Namespace, expression.Related}, Related: []string{"plan", "plans"},
+			Lists: []string{"plans"},
 		})
 		require.NoError(t, err, text)
-		err = e.CheckTypes(Types{"class": {class}, "claim": {nil}, "related.plan": {class}}.TypeOf)
+		err = e.CheckTypes(Types{"class": {class}, "claim": {nil}, "related.plan": {class}, "related.plans[]": {class}}.TypeOf)
 		got := ""
 		if err != nil {
 			got = err.Error()

@@ -2,13 +2,18 @@ package rules
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // Relation says which object a claim, or a class, names.
@@ -27,6 +32,9 @@ func (l *looks) compileRelation(list string, of v1beta1.Related, before expressi
 		Kind:      &Kind{Name: of.Name, Resource: of.Resource, Version: of.Version},
 		NameField: field + ".nameExpression", NamespaceField: field + ".namespaceExpression",
 	}
+	if of.Selector != nil {
+		r.Kind.Selectors = []labels.Selector{l.compileSelector(field+".selector", of.Selector)}
+	}
 	r.ObjectName = l.compile(r.NameField, of.NameExpression, expression.Text, before)
 	r.ObjectNamespace = l.compile(r.NamespaceField, of.NamespaceExpression, expression.Text, before)
 	if e := l.compile(field+".validUntil", of.ValidUntil, expression.Time, scopeOfObject); e != nil {
@@ -34,6 +42,29 @@ func (l *looks) compileRelation(list string, of v1beta1.Related, before expressi
 	}
 	return r
 }
+
+// compileSelector of related objects. An invalid one selects none.
+func (l *looks) compileSelector(field string, of *metav1.LabelSelector) labels.Selector {
+	terms := len(of.MatchLabels) + len(of.MatchExpressions)
+	for _, e := range of.MatchExpressions {
+		terms += len(e.Values)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(of)
+	if terms > v1beta1.MaxRelatedSelectorTerms {
+		err = fmt.Errorf("must have at most %d labels, expressions and values, has %d", v1beta1.MaxRelatedSelectorTerms, terms)
+	}
+	if err == nil {
+		return selector
+	}
+	text := truncate.String(metav1.FormatLabelSelector(of), v1beta1.MaxShownBytes)
+	l.Invalid = append(l.Invalid, Invalid{field, &expression.Error{
+		Line: 1, Column: 1, Text: truncate.String(err.Error(), v1beta1.MaxMessageBytes), Source: text,
+	}})
+	return labels.Nothing()
+}
+
+// IsList reports whether expressions see a list of objects.
+func (r *Relation) IsList() bool { return len(r.Kind.Selectors) > 0 }
 
 // RelatedFor are the objects that classes name, with all fields at which the ClassKind and some ClaimKinds look.
 func (r *ForClasses) RelatedFor(claimKinds ...*v1beta1.ClaimKind) []Relation {
@@ -56,6 +87,12 @@ func (k *Kind) setFields(looks []fields.Path) {
 	for _, e := range k.Expiries {
 		looks = append(looks, e.Looks(expression.RelatedObject)...)
 	}
+	for _, s := range k.Selectors {
+		requirements, _ := s.Requirements()
+		for i := range requirements {
+			looks = append(looks, labelPath(requirements[i].Key()))
+		}
+	}
 	k.Fields = expression.NewFields(looks...)
 }
 
@@ -68,14 +105,33 @@ func (r *Relation) IsLate() bool {
 	return uses(r.ObjectName) || uses(r.ObjectNamespace)
 }
 
-// OfObject are the paths in the related object of this name, of those that begin with a name.
+// OfObject are the paths in the related object of this name, or in those of a list, of the paths that begin with a name.
 func OfObject(all []fields.Path, name string) (paths []fields.Path) {
 	for _, p := range all {
-		if p[0] == name {
+		switch {
+		case p[0] != name:
+		case p[1] == fields.Element:
+			paths = append(paths, p[2:])
+		default:
 			paths = append(paths, p[1:])
 		}
 	}
 	return paths
+}
+
+func labelPath(key string) fields.Path { return fields.Path{"metadata", "labels", key} }
+
+// Selects reports whether one of the selectors selects an object.
+func (k *Kind) Selects(o *expression.Object, selector int) bool {
+	set := labels.Set{}
+	requirements, _ := k.Selectors[selector].Requirements()
+	for i := range requirements {
+		key := requirements[i].Key()
+		if value, ok := o.Lookup(labelPath(key)); ok {
+			set[key], _ = value.(string) // All labels are strings.
+		}
+	}
+	return k.Selectors[selector].Matches(set)
 }
 
 // namespaces is the resource of what expressions see as namespace.
@@ -102,6 +158,8 @@ type Kind struct {
 	Fields *expression.Fields
 	// Expiries are expressions for the time from which on an object counts as absent, each once: that of a relation has one at most.
 	Expiries []*expression.Expression
+	// Selectors of objects, each once: a relation has one if expressions see a list.
+	Selectors []labels.Selector
 }
 
 // expired is the time of an object whose expiry fails.
@@ -136,10 +194,20 @@ func (k *Kind) Expiry(of *Kind) int {
 	return slices.IndexFunc(k.Expiries, func(e *expression.Expression) bool { return e.String() == of.Expiries[0].String() })
 }
 
+// Selector is the position of the selector of a relation with a list among all of the kind, -1 if it is not known.
+func (k *Kind) Selector(of *Kind) int {
+	return slices.IndexFunc(k.Selectors, func(s labels.Selector) bool { return s.String() == of.Selectors[0].String() })
+}
+
 // Covers reports whether the objects are held with all that is needed of them.
 func (k *Kind) Covers(needed *Kind) bool {
 	for _, e := range needed.Expiries {
 		if k.Expiry(&Kind{Expiries: []*expression.Expression{e}}) < 0 {
+			return false
+		}
+	}
+	for _, s := range needed.Selectors {
+		if k.Selector(&Kind{Selectors: []labels.Selector{s}}) < 0 {
 			return false
 		}
 	}
@@ -156,24 +224,36 @@ func (k *Kind) MetadataOnly() bool {
 
 // Union has each of some kinds once, with the fields of all, sorted. Nil kinds are left out.
 func Union(kinds ...*Kind) []*Kind {
-	looks, expiries := map[Key][]fields.Path{}, map[Key][]*expression.Expression{}
+	all := map[Key]*Kind{}
+	looks := map[Key][]fields.Path{}
 	for _, k := range kinds {
-		if k != nil {
-			looks[k.Key()] = append(looks[k.Key()], k.Fields.Paths()...)
-			expiries[k.Key()] = append(expiries[k.Key()], k.Expiries...)
+		if k == nil {
+			continue
 		}
+		key := k.Key()
+		if all[key] == nil {
+			all[key] = &Kind{Resource: key.Resource, Version: key.Version}
+		}
+		looks[key] = append(looks[key], k.Fields.Paths()...)
+		all[key].Expiries = append(all[key].Expiries, k.Expiries...)
+		all[key].Selectors = append(all[key].Selectors, k.Selectors...)
 	}
-	union := make([]*Kind, 0, len(looks))
-	for key, paths := range looks {
-		byText := func(a, b *expression.Expression) int { return strings.Compare(a.String(), b.String()) }
-		all := slices.SortedFunc(slices.Values(expiries[key]), byText)
-		all = slices.CompactFunc(all, func(a, b *expression.Expression) bool { return byText(a, b) == 0 })
-		union = append(union, &Kind{Resource: key.Resource, Version: key.Version, Fields: expression.NewFields(paths...), Expiries: all})
+	union := make([]*Kind, 0, len(all))
+	for key, k := range all {
+		k.Fields, k.Expiries, k.Selectors = expression.NewFields(looks[key]...), byText(k.Expiries), byText(k.Selectors)
+		union = append(union, k)
 	}
 	slices.SortFunc(union, func(a, b *Kind) int {
 		return cmp.Or(strings.Compare(a.Resource, b.Resource), strings.Compare(a.Version, b.Version))
 	})
 	return union
+}
+
+// byText sorts, and leaves each out that has the text of another one.
+func byText[T fmt.Stringer](all []T) []T {
+	compare := func(a, b T) int { return strings.Compare(a.String(), b.String()) }
+	all = slices.SortedFunc(slices.Values(all), compare)
+	return slices.CompactFunc(all, func(a, b T) bool { return compare(a, b) == 0 })
 }
 
 // Kinds of some relations.
@@ -187,6 +267,6 @@ func Kinds(of []Relation) []*Kind {
 
 // Same reports whether the same fields of the same objects are looked at.
 func (k *Kind) Same(o *Kind) bool {
-	return k.Key() == o.Key() && len(k.Expiries) == len(o.Expiries) && k.Covers(o) &&
+	return k.Key() == o.Key() && len(k.Expiries) == len(o.Expiries) && len(k.Selectors) == len(o.Selectors) && k.Covers(o) &&
 		slices.EqualFunc(k.Fields.Paths(), o.Fields.Paths(), slices.Equal)
 }

@@ -183,6 +183,9 @@ func scopeOf(s *v1beta1.ClaimKindSpec, related int) expression.Scope {
 	scope := expression.Scope{Variables: []string{expression.Claim, expression.Namespace, expression.Related}}
 	for _, r := range s.Classes.Related[:related] {
 		scope.Related = append(scope.Related, r.Name)
+		if r.Selector != nil {
+			scope.Lists = append(scope.Lists, r.Name)
+		}
 	}
 	return scope
 }

@@ -63,7 +63,9 @@ func undeclared(s *world.Settings, w *world.World) error {
 	known := sets.New[string]()
 	for i := range w.ClaimKinds {
 		for _, related := range w.ClaimKinds[i].Spec.Classes.Related {
-			known.Insert(related.Name)
+			if related.Selector == nil { // A list is not one object.
+				known.Insert(related.Name)
+			}
 		}
 	}
 	if unknown := sets.List(sets.KeySet(s.Related).Difference(known)); len(unknown) > 0 {

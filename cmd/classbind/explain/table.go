@@ -89,6 +89,8 @@ func (t itemTable) facts() {
 	for _, o := range why.Related {
 		text := o.Name + " is absent: the claim names none"
 		switch {
+		case o.Selected != nil:
+			text = fmt.Sprintf("%s is a list of %d: %s %s", o.Name, *o.Selected, o.Resource, o.Object)
 		case o.Found:
 			text = fmt.Sprintf("%s is %s %s", o.Name, o.Resource, o.Object)
 		case o.Object != "":

@@ -88,6 +88,7 @@ func (w *World) Decider(fresh func() uint64, note func(format string, args ...an
 	d.Related = func(ctx context.Context, _ string, kind *rules.Kind, namespace, name string) (*expression.Object, error) {
 		return w.related(ctx, note, kind, namespace, name)
 	}
+	d.RelatedList = w.relatedList
 	if w.Cluster != nil {
 		d.Gates = []selector.Test{w.Cluster.authorizer.gate}
 	}

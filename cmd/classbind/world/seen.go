@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	lookup "github.com/classbind/classbind/controller/cluster"
@@ -137,6 +138,27 @@ func (w *World) related(
 		note("the %s %q is expired, by validUntil of the related object %q", kind.Resource, name, kind.Name)
 	}
 	return o, nil
+}
+
+// relatedList reads the objects of a namespace that a selector selects. There are none where their resource is not served.
+func (w *World) relatedList(ctx context.Context, kind *rules.Kind, namespace string) (*inventory.Objects, error) {
+	of, err := w.Resolve(ctx, kind.Resource, kind.Version, "list", "watch")
+	var found map[string]any
+	if err == nil {
+		if !of.Namespaced {
+			namespace = ""
+		}
+		found, err = w.list(ctx, of, namespace, kind.Selectors[0])
+	}
+	if err != nil && !NotServed(err) {
+		return nil, err
+	}
+	all := make(map[types.NamespacedName]*expression.Object, len(found))
+	for name, object := range found {
+		content, _ := object.(map[string]any)
+		all[types.NamespacedName{Namespace: namespace, Name: name}] = kind.Fields.Project(content)
+	}
+	return inventory.NewObjects(kind, of.Namespaced, all).AsOf(time.Now()), nil
 }
 
 // orSet is the end of an error about an object that cannot be read.

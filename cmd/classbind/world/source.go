@@ -9,19 +9,16 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector/inventory"
-	"github.com/classbind/classbind/selector/truncate"
 )
 
 // source of registrations and classes: files, or a cluster, or a cluster as it would be if files were applied to it.
@@ -330,39 +327,4 @@ func (s *source) classes(ctx context.Context, kind *inventory.ClassKind, of Reso
 		classes = classes.With(c)
 	}
 	return s.remove(classes, of), nil
-}
-
-// object of a resource; nil where there is none, or nothing is known of it.
-func (s *source) object(ctx context.Context, of Resource, namespace, name string) (map[string]any, error) {
-	for n, d := range slices.Concat(s.objects, s.Claims) {
-		in := cmp.Or(d.GetNamespace(), s.objectNamespace)
-		if n >= len(s.objects) {
-			in = cmp.Or(d.GetNamespace(), s.ClaimNamespace)
-		}
-		if d.GroupVersionKind().GroupKind() == of.GroupKind() && d.GetName() == name && (in == namespace || !of.Namespaced) {
-			return d.Object, nil
-		}
-	}
-	if s.Cluster == nil || of.new ||
-		len(content.IsPathSegmentName(name)) > 0 || len(content.IsPathSegmentName(namespace)) > 0 || of.Namespaced && namespace == "" {
-		return nil, nil // Authors of claims make names up. No object can have this one.
-	}
-	key := objectName{of.GroupVersionKind, namespace, name}
-	if content, ok := s.read[key]; ok {
-		return content, nil
-	}
-	found := &unstructured.Unstructured{}
-	found.SetGroupVersionKind(of.GroupVersionKind)
-	err := s.Cluster.API.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found)
-	if err != nil {
-		found.Object = nil
-	}
-	if client.IgnoreNotFound(err) != nil {
-		return nil, truncate.Error(err)
-	}
-	if len(s.read) >= maxRead {
-		clear(s.read)
-	}
-	s.read[key] = found.Object
-	return found.Object, nil
 }

@@ -1,0 +1,152 @@
+package selector
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/rules"
+	"github.com/classbind/classbind/selector/selectortest"
+)
+
+// TestRelatedLists has claims see all objects of a namespace that a selector selects.
+func TestRelatedLists(t *testing.T) {
+	const open = "related.plans.all(p, p.spec.?closed.orValue('') != class.metadata.name)"
+	plan := func(namespace, name, content string) relatedContent {
+		return relatedContent{types.NamespacedName{Namespace: namespace, Name: name}, "{metadata: {name: " + name + "}, " + content + "}"}
+	}
+	many := make([]relatedContent, v1beta1.MaxRelatedListed)
+	for i := range many {
+		many[i] = plan("team", fmt.Sprint("p", i), "spec: {}")
+	}
+	for name, tc := range map[string]struct {
+		reason        string
+		related, when string
+		cluster       bool
+		plans         []relatedContent
+		want, problem string
+	}{
+		"None":  {reason: "A list without objects should be empty.", related: "selector: {}", want: "a"},
+		"One":   {reason: "We should see an object.", related: "selector: {}", plans: []relatedContent{plan("team", "p", "spec: {closed: a}")}},
+		"Other": {reason: "We should see no other namespace.", related: "selector: {}", plans: []relatedContent{plan("teams", "p", "spec: {closed: a}")}, want: "a"},
+		"All": {
+			reason:  "We should see all objects.",
+			related: "selector: {}",
+			plans:   []relatedContent{plan("team", "p", "spec: {}"), plan("team", "q", "spec: {closed: b}"), plan("team", "r", "spec: {closed: a}")},
+		},
+		"Labels": {
+			reason:  "We should see those with a label.",
+			related: "selector: {matchLabels: {tier: gold}, matchExpressions: [{key: old, operator: DoesNotExist}]}",
+			plans: []relatedContent{
+				plan("team", "p", "spec: {closed: a}"),
+				{types.NamespacedName{Namespace: "team", Name: "q"}, "{metadata: {name: q, labels: {tier: iron}}, spec: {closed: a}}"},
+				{types.NamespacedName{Namespace: "team", Name: "r"}, "{metadata: {name: r, labels: {tier: gold, old: ''}}, spec: {closed: a}}"},
+			},
+			want: "a",
+		},
+		"Label": {
+			reason:  "We should see one with a label at which nothing else looks.",
+			related: "selector: {matchLabels: {tier: gold}}",
+			plans:   []relatedContent{{types.NamespacedName{Namespace: "team", Name: "q"}, "{metadata: {name: q, labels: {tier: gold}}, spec: {closed: a}}"}},
+		},
+		"Namespace": {
+			reason:  "We should look in the namespace of an expression.",
+			related: "selector: {}, namespaceExpression: claim.spec.from",
+			plans:   []relatedContent{plan("other", "p", "spec: {closed: a}")},
+		},
+		"Cluster": {
+			reason:  "We should see all objects of a kind without namespaces.",
+			related: "selector: {}",
+			cluster: true,
+			plans:   []relatedContent{plan("", "p", "spec: {closed: a}")},
+		},
+		"Expired": {
+			reason:  "We should not see an expired object.",
+			related: "selector: {}, validUntil: object.spec.until",
+			plans:   []relatedContent{plan("team", "p", "spec: {closed: a, until: '2001-01-01T00:00:00Z'}")},
+			want:    "a",
+		},
+		"Long": {reason: "We should see as many as a list may have.", related: "selector: {}", plans: many, want: "a"},
+		"TooLong": {
+			reason:  "We should decide by no part of a list.",
+			related: "selector: {}",
+			plans:   append(slices.Clone(many), plan("team", "q", "spec: {}")),
+			problem: `selects more than 64 plans.example.org of namespace "team"`,
+		},
+		"Names": {
+			reason:  "An object may be named by a list before it.",
+			related: "selector: {}}, {name: named, resource: others.example.org, nameExpression: 'related.plans.map(p, p.spec.name)[0]'",
+			when:    "!has(related.named)",
+			plans:   []relatedContent{plan("team", "p", "spec: {name: b}")},
+			want:    "a",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+				related := "{classes: {related: [{name: plans, resource: plans.example.org, " + tc.related + "}]}}"
+				selectortest.Spec(related)(s)
+				s.Claims.When = v1beta1.Expression(tc.when)
+				s.Classes.Fits = []v1beta1.Fit{{Name: "Open", Expression: open}}
+			}).with("a", map[string]any{})
+			view := e.view()
+			require.Nil(t, view.Fault)
+			var objects []*inventory.Objects
+			for _, kind := range view.Kind.RelatedKinds() {
+				known := inventory.NewObjects(kind, !tc.cluster, nil)
+				for _, o := range tc.plans {
+					if kind.Resource == plans {
+						known = known.With(o.Namespace, o.Name, kind.Fields.Project(decode(t, o.content)))
+					}
+				}
+				objects = append(objects, known.AsOf(time.Now()))
+			}
+			in := view.Kind.Reader.Read("team", "db", map[string]any{"spec": all(map[string]any{"from": "other"})})
+			for _, mode := range []Mode{{}, {Stored: true}} {
+				d, err := new(Decider).Decide(t.Context(), view.WithRelated(objects), in, mode)
+				require.NoError(t, err, tc.reason)
+				if tc.problem != "" {
+					require.NotEmpty(t, d.Claim.Problems, tc.reason)
+					assert.Contains(t, d.Claim.Problems[0].Error(), tc.problem, tc.reason)
+					continue
+				}
+				require.Empty(t, d.Claim.Problems, tc.reason)
+				got := ""
+				if d.Class != nil {
+					got = d.Class.Name
+				}
+				assert.Equal(t, tc.want, got, tc.reason)
+			}
+		})
+	}
+}
+
+// relatedContent is an object that is known.
+type relatedContent struct {
+	types.NamespacedName
+	content string
+}
+
+// TestSelectorsOfRelated that are no selectors make the registration invalid.
+func TestSelectorsOfRelated(t *testing.T) {
+	values := strings.Repeat("a, ", v1beta1.MaxRelatedSelectorTerms)
+	for selector, want := range map[string]string{
+		"{matchExpressions: [{key: a, operator: Near}]}":                          `"Near" is not a valid label selector operator`,
+		"{matchLabels: {a b: c}}":                                                 "name part must consist of alphanumeric characters",
+		"{matchExpressions: [{key: a, operator: In, values: [" + values + "a]}]}": "must have at most 64 labels, expressions and values, has 66",
+	} {
+		k := selectortest.ClaimKind()
+		selectortest.Spec("{classes: {related: [{name: plans, resource: plans.example.org, selector: " + selector + "}]}}")(&k.Spec)
+		invalid := rules.NewForClaims(k).InvalidExpressions()
+		require.Len(t, invalid, 1, selector)
+		assert.Equal(t, "spec.classes.related[plans].selector", invalid[0].Field, selector)
+		assert.Contains(t, invalid[0].Err.Text, want, selector)
+	}
+}
