@@ -181,9 +181,9 @@ type Classes struct {
 	Namespaces ClassNamespaces `json:"namespaces,omitzero"`
 
 	// Related are objects that a claim names, such as its plan, or those of its namespace with some
-	// labels, such as quotas, for expressions to look at as related.NAME. They are looked up in this order, so that one may be named by another
-	// before it. classbind needs to list and watch them. Example: [{name: plan, resource:
-	// sfplans.osb.servicefabrik.io, nameExpression: claim.spec.planId}]
+	// labels, such as quotas, for expressions to look at as related.NAME. They are looked up in this
+	// order, so that one may be named by another before it. classbind needs to list and watch them.
+	// Example: [{name: plan, resource: sfplans.osb.servicefabrik.io, nameExpression: claim.spec.planId}]
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=map
 	// +listMapKey=name

@@ -172,8 +172,8 @@ const (
 	// MaxRelatedListed limits the objects in one list of related objects. It protects the CPU that makes such a list for each claim. Beyond
 	// it, the claim is refused (422).
 	MaxRelatedListed = 64
-	// MaxRelatedSelectorTerms limits the labels, expressions and values of the selector of related objects. It protects the CPU that compares
-	// each object with it. Beyond it, the selector is invalid (422).
+	// MaxRelatedSelectorTerms limits the labels, expressions and values of the selector of related objects. It protects the CPU that
+	// compares each object with it. Beyond it, the selector is invalid (422).
 	MaxRelatedSelectorTerms = 64
 	// MaxCompileCost limits what it costs to compile the expressions of one ClaimKind or ClassKind. It is a unit for each byte, and four
 	// for each part and for each state of a pattern. It is more within several loops, lists or maps. It is also more for categories of

@@ -5,7 +5,6 @@ package claim
 import (
 	"fmt"
 	"slices"
-	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -386,10 +385,11 @@ func Failure(kind, name string, e *expression.Expression, err error) *field.Erro
 func TooManyRelated(kind string, of *rules.Kind, namespace string) *field.Error {
 	in := ""
 	if namespace != "" {
-		in = " of namespace " + strconv.Quote(truncate.String(namespace, v1beta1.MaxShownBytes))
+		in = fmt.Sprintf(" of namespace %q", truncate.String(namespace, v1beta1.MaxShownBytes))
 	}
-	return field.Invalid(field.NewPath("metadata"), field.OmitValueType{}, fmt.Sprintf(
-		"the selector of related object %q of claim kind %q selects more than %d %s%s", of.Name, kind, v1beta1.MaxRelatedListed, of.Resource, in))
+	text := fmt.Sprintf("the selector of related object %q of claim kind %q selects more than %d %s%s",
+		of.Name, kind, v1beta1.MaxRelatedListed, of.Resource, in)
+	return field.Invalid(field.NewPath("metadata"), field.OmitValueType{}, text)
 }
 
 // ReadsReferenceOf reports whether a kind looks where another one has its reference.

@@ -62,8 +62,8 @@ func (s *source) object(ctx context.Context, of Resource, namespace, name string
 	return found.Object, nil
 }
 
-// list returns the objects of a resource in a namespace, by name: those of files, and of the cluster those that a selector selects, at most one
-// more than a list of related objects may have.
+// list returns the objects of a resource in a namespace, by name: those of files, and of the cluster those that a selector selects, at most
+// one more than a list of related objects may have.
 func (s *source) list(ctx context.Context, of Resource, namespace string, selector labels.Selector) (map[string]any, error) {
 	all := map[string]any{}
 	for d := range s.ofFiles(of, namespace) {
