@@ -165,8 +165,8 @@ const (
 	// ConditionClassKindsRead is False for a ClaimKind if a ClassKind serves it whose classes have never been read, or if it names a
 	// ClassKind that does not exist. Claims are decided on without them.
 	ConditionClassKindsRead = "ClassKindsRead"
-	// ConditionSelectorsRead is False for the ClaimKind of PersistentVolumeClaims where there is a default StorageClass: the API server
-	// gives it to claims before we are asked.
+	// ConditionSelectorsRead is False for the ClaimKinds of PersistentVolumeClaims and Ingresses where Kubernetes has a default class: the
+	// API server gives it to claims before we are asked.
 	ConditionSelectorsRead = "SelectorsRead"
 	// ConditionLetsClustersStart is False for a ClaimKind whose claims a cluster needs to come up, if they cannot be created while no
 	// replica of classbind runs.
@@ -308,9 +308,9 @@ const (
 	ReasonCircuitOpen          = "CircuitOpen"
 	ReasonNamespaceCircuitOpen = "NamespaceCircuitOpen"
 	ReasonOwnNamespace         = "OwnNamespace"
-	// ReasonNoDefaultStorageClass and ReasonDefaultStorageClass report whether the API server gives claims a StorageClass.
-	ReasonNoDefaultStorageClass = "NoDefaultStorageClass"
-	ReasonDefaultStorageClass   = "DefaultStorageClass"
+	// ReasonNoBuiltinDefault and ReasonBuiltinDefault report whether the API server itself gives claims a default class.
+	ReasonNoBuiltinDefault = "NoBuiltinDefault"
+	ReasonBuiltinDefault   = "BuiltinDefault"
 )
 
 // Reasons of the events on claims, written by classbind's leader.

@@ -251,31 +251,33 @@ func letsClustersStart(k *v1beta1.ClaimKind) (c metav1.Condition) {
 	return c
 }
 
-// storage says of PersistentVolumeClaims whether their selectors are read, and of other claims nothing. No event reports a change, so it
-// is to be asked again.
-func storage(ctx context.Context, live client.Reader, k *v1beta1.ClaimKind) (c metav1.Condition) {
-	if !cluster.GetsStorageClass(k) {
+// builtinDefault says of claims to which the API server may give a class before webhooks whether their selectors are read, and of others
+// nothing. No event reports a change, so it is to be asked again.
+func builtinDefault(ctx context.Context, live client.Reader, k *v1beta1.ClaimKind) (c metav1.Condition) {
+	of := cluster.BuiltinDefaultOf(k)
+	if of == nil {
 		return c
 	}
 	ctx, cancel := context.WithTimeout(ctx, registry.LookUpTimeout)
 	defer cancel()
-	defaults, err := cluster.DefaultStorageClasses(ctx, live)
-	return selectorsRead(defaults, truncate.Error(err))
+	defaults, err := of.Classes(ctx, live)
+	return selectorsRead(of, defaults, truncate.Error(err))
 }
 
-func selectorsRead(defaults []metav1.PartialObjectMetadata, err error) metav1.Condition {
-	c := met(v1beta1.ConditionSelectorsRead, v1beta1.ReasonNoDefaultStorageClass,
-		"no StorageClass is the default, so claims without one are bound")
+func selectorsRead(of *cluster.BuiltinDefault, defaults []metav1.PartialObjectMetadata, err error) metav1.Condition {
+	kind := of.Class.Kind
+	c := met(v1beta1.ConditionSelectorsRead, v1beta1.ReasonNoBuiltinDefault,
+		fmt.Sprintf("no %s is the default of Kubernetes, so claims without one are bound", kind))
 	switch {
 	case err != nil:
-		c = failed(c, v1beta1.ReasonNotSynced, "cannot determine whether there is a default StorageClass: %v", err)
+		c = failed(c, v1beta1.ReasonNotSynced, "cannot determine whether there is a default %s: %v", kind, err)
 		c.Status = metav1.ConditionUnknown
 		if apierrors.IsForbidden(err) {
 			c.Reason = v1beta1.ReasonNotPermitted
 		}
 	case len(defaults) > 0:
-		c = failed(c, v1beta1.ReasonDefaultStorageClass, "the API server gives every claim without a StorageClass the default one, %q, "+
-			"before classbind is asked, so its class selector does nothing: %s", defaults[0].Name, cluster.UnmarkStorageClasses(defaults))
+		c = failed(c, v1beta1.ReasonBuiltinDefault, "the API server gives every claim without a %s the default one, %q, "+
+			"before classbind is asked, so its class selector does nothing: %s", kind, defaults[0].Name, of.Unmark(defaults))
 	}
 	return c
 }

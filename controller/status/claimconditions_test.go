@@ -189,6 +189,9 @@ func TestSelectorsRead(t *testing.T) {
 		}
 		return classes
 	}
+	k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "persistentvolumeclaims"}}
+	k.Spec.Reference.Path = ".spec.storageClassName"
+	of := cluster.BuiltinDefaultOf(k)
 	const before = `before classbind is asked, so its class selector does nothing: kubectl annotate storageclass `
 	for name, tc := range map[string]struct {
 		reason   string
@@ -198,12 +201,12 @@ func TestSelectorsRead(t *testing.T) {
 	}{
 		"Default": {
 			reason: "We should say who gives the claims their class, and what would help.", defaults: named("standard"),
-			want: `False/DefaultStorageClass: the API server gives every claim without a StorageClass the default one, "standard", ` + before +
+			want: `False/BuiltinDefault: the API server gives every claim without a StorageClass the default one, "standard", ` + before +
 				`standard storageclass.kubernetes.io/is-default-class-`,
 		},
 		"NoDefault": {
 			reason: "We should say that claims are ours to bind.",
-			want:   "True/NoDefaultStorageClass: no StorageClass is the default, so claims without one are bound",
+			want:   "True/NoBuiltinDefault: no StorageClass is the default of Kubernetes, so claims without one are bound",
 		},
 		"NotPermitted": {
 			reason: "We should not say what we may not look at.",
@@ -212,7 +215,7 @@ func TestSelectorsRead(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := selectorsRead(tc.defaults, tc.err)
+			got := selectorsRead(of, tc.defaults, tc.err)
 			assert.Equal(t, tc.want, conditionText(&got), tc.reason)
 		})
 	}

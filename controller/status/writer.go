@@ -279,14 +279,14 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	storage := storage(ctx, s.Live, k)
+	builtin := builtinDefault(ctx, s.Live, k)
 	late, counted := s.describeClaims(k, view.Kind.Counted, ready)
 	setConditions(&k.Status.Conditions, k.Generation, ready, setDefaults(k, view), s.describePaths(k, view), read,
 		s.claimExpressions(k, view), relatedKnown(s.RelatedKinds.RelatedState(name)), late, counted,
-		defaulting(s.Defaults, k), use(s.Uses, k), storage, letsClustersStart(k), s.chooserReady(k))
+		defaulting(s.Defaults, k), use(s.Uses, k), builtin, letsClustersStart(k), s.chooserReady(k))
 	s.counted.Notify(name)
 	result := ctrl.Result{}
-	if storage.Type != "" || ready.Status == metav1.ConditionFalse {
+	if builtin.Type != "" || ready.Status == metav1.ConditionFalse {
 		result.RequeueAfter = registry.RetryAfter
 	}
 	return s.update(ctx, before, k, result)

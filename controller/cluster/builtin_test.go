@@ -23,13 +23,17 @@ func storageClass(name string, age time.Duration, mark, value string) *storagev1
 	}}
 }
 
-func TestDefaultStorageClasses(t *testing.T) {
+func TestBuiltinDefaults(t *testing.T) {
 	const mark = "storageclass.kubernetes.io/is-default-class"
 	api := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(
 		storageClass("older", time.Hour, mark, "true"), storageClass("b", 0, mark, "true"), storageClass("a", 0, betaMark, "true"),
 		storageClass("newest", -time.Hour, mark, "false"), storageClass("nearly", 0, mark, "True"),
 	).Build()
-	defaults, err := DefaultStorageClasses(t.Context(), api)
+	k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "persistentvolumeclaims"}}
+	k.Spec.Reference.Path = ".spec.storageClassName"
+	of := BuiltinDefaultOf(k)
+	require.NotNil(t, of)
+	defaults, err := of.Classes(t.Context(), api)
 	require.NoError(t, err)
 	var names []string
 	for _, class := range defaults {
@@ -37,25 +41,36 @@ func TestDefaultStorageClasses(t *testing.T) {
 	}
 	assert.Equal(t, []string{"a", "b", "older"}, names, "We should have the order in which Kubernetes chooses: the newest, then by name.")
 	assert.Equal(
-		t, "kubectl annotate storageclass a b older "+mark+"- "+betaMark+"-", UnmarkStorageClasses(defaults),
+		t, "kubectl annotate storageclass a b older "+mark+"- "+betaMark+"-", of.Unmark(defaults),
 		"We should take the marks from all of them.",
 	)
-	assert.Equal(t, "kubectl annotate storageclass b older "+mark+"-", UnmarkStorageClasses(defaults[1:]), "We should name no mark that there is not.")
+	assert.Equal(t, "kubectl annotate storageclass b older "+mark+"-", of.Unmark(defaults[1:]), "We should name no mark that there is not.")
 
 	var many []metav1.PartialObjectMetadata
 	for n := range 12 {
 		many = append(many, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c", n)}})
 	}
 	assert.Equal(
-		t, "kubectl annotate storageclass c0 c1 c2 c3 c4 c5 c6 c7 c8 c9 "+mark+"-", UnmarkStorageClasses(many),
+		t, "kubectl annotate storageclass c0 c1 c2 c3 c4 c5 c6 c7 c8 c9 "+mark+"-", of.Unmark(many),
 		"We should not name any number of classes.",
 	)
 }
 
-func TestGetsStorageClass(t *testing.T) {
-	k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "persistentvolumeclaims"}}
-	k.Spec.Reference.Path = ".spec.storageClassName"
-	assert.True(t, GetsStorageClass(k))
-	k.Spec.Reference.Path = ".spec.volumeAttributesClassName"
-	assert.False(t, GetsStorageClass(k), "We should distinguish the field from others.")
+func TestBuiltinDefaultOf(t *testing.T) {
+	for _, tc := range []struct {
+		resource, path, want string
+	}{
+		{"persistentvolumeclaims", ".spec.storageClassName", "StorageClass"},
+		{"persistentvolumeclaims", ".spec.volumeAttributesClassName", ""},
+		{"ingresses.networking.k8s.io", ".spec.ingressClassName", "IngressClass"},
+		{"gateways.gateway.networking.k8s.io", ".spec.gatewayClassName", ""},
+	} {
+		k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: tc.resource}}
+		k.Spec.Reference.Path = v1beta1.FieldPath(tc.path)
+		got := ""
+		if d := BuiltinDefaultOf(k); d != nil {
+			got = d.Class.Kind
+		}
+		assert.Equal(t, tc.want, got, "%s of %s", tc.path, tc.resource)
+	}
 }
