@@ -13,6 +13,7 @@ import (
 // TestRelatedLists has claims see all objects of their namespace with a label: when they are created, while they wait, and when it is
 // counted what they use.
 func TestRelatedLists(t *testing.T) {
+	notInPods(t, "Each of several replicas counts for itself.")
 	const group = "lists.test"
 	w := sharedWorld(t)
 	w.resources(t, "Quota quotas."+group+" Namespaced")
@@ -39,12 +40,10 @@ func TestRelatedLists(t *testing.T) {
 	assert.Empty(t, classOf(second))
 	require.Len(t, warnings, 1)
 	assert.Contains(t, warnings[0], "forbidden by a quota")
-	if w.plane.Kubeconfig != "" {
-		out, _, exit := w.classbind(t, "explain", "claim."+group+"/second", "--namespace=default", "--kubeconfig="+w.plane.Kubeconfig)
-		assert.Equal(t, 1, exit)
-		assert.Contains(t, out, "quotas is a list of 2: quotas."+group+" default/*")
-		assert.Contains(t, out, `related.quotas[].metadata.name = ["one","two"], related.quotas[].spec.closed = ["disk","other"]`)
-	}
+	out, _, exit := w.classbind(t, "explain", "claim."+group+"/second", "--namespace=default", "--kubeconfig="+w.plane.Kubeconfig)
+	assert.Equal(t, 1, exit)
+	assert.Contains(t, out, "quotas is a list of 2: quotas."+group+" default/*")
+	assert.Contains(t, out, `related.quotas[].metadata.name = ["one","two"], related.quotas[].spec.closed = ["disk","other"]`)
 	w.remove(t, "quotas."+group, "one")
 	w.awaitStored(t, second, "Class/disk", "A claim that waits should get its class when the quota is gone.")
 
