@@ -369,6 +369,19 @@ func TestOddsThatDependOnMore(t *testing.T) {
 	assert.Contains(t, out, "* FastClass/gold")
 }
 
+// TestChooserOfOne has a chooser, which is not asked.
+func TestChooserOfOne(t *testing.T) {
+	classes := documents(strings.Replace(claimKind, "}}",
+		`}, "spec": {"choice": {"strategy": "External", "external": {"host": "chooser.example.org:443", "fields": {"class": [{"path": ".metadata.name"}]}}}}}`, 1), classKind, goldClass)
+	_, item := explained(t, goldClaim, classes)
+	assert.Nil(t, item.Class, "We should not promise a class that a chooser may refuse.")
+	assert.Nil(t, item.Reference)
+	assert.Contains(t, item.Message, "; whether the claim gets it depends on what the chooser answers")
+	out := offline(t, goldClaim, classes).stdout
+	assert.Contains(t, out, "bound to FastClass/gold, or no class\n")
+	assert.NotContains(t, out, "* FastClass/gold")
+}
+
 func TestSettings(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string

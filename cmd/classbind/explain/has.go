@@ -39,8 +39,8 @@ func (o *options) explainClass(
 	switch {
 	case err != nil:
 	case today && item.Reason == claim.Settled && v.View.Kind.Reader.Reference.GivenByAuthor(object, managedFields(object)):
-		item.Message = "its author, or who restored it, set ." + v.View.Kind.Reader.Reference.Path.String() +
-			"; --unbound explains the claim as if it was not set"
+		item.Message = "its author, or who restored it, set ." + v.View.Kind.Reader.Reference.Path.String()
+		item.hintsUnbound = true
 	case !again.Decision.Drawn() || again.Decision.Unneeded():
 	case today && item.Reason == claim.Settled:
 		item.today(again)
@@ -103,7 +103,7 @@ func (i *Item) today(e selector.Explanation) {
 		return
 	}
 	i.Message = because(&e)
-	if i.OddsDependOn != "" && len(e.Candidates) > 1 {
+	if !isCertain(&e) {
 		return
 	}
 	i.Today = new(selector.NameOf(d.Class))
@@ -122,11 +122,11 @@ func (i *Item) headlineOfClass() string {
 	case !i.again:
 		return has
 	case i.Explanation.Decision.Class == nil:
-		return has + "; created today, it would get none"
+		return has + "; created now, it would get none"
 	case i.Today == nil:
-		return fmt.Sprintf("%s; created today, it would get one of %d classes", has, len(i.Explanation.Candidates))
+		return has + "; created now, it would get " + i.drawn()
 	case i.Has != nil && *i.Has == *i.Today:
 		return has + ", and would get the same today"
 	}
-	return has + "; created today, it would get " + i.Today.String()
+	return has + "; created now, it would get " + i.Today.String()
 }

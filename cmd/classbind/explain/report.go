@@ -70,7 +70,9 @@ type Item struct {
 	Notes              []string                  `json:"notes,omitempty"` // Notes say why the server may decide otherwise.
 
 	again   bool // again reports whether the claim has a class, and the rest is what it would get today.
-	several bool // several reports whether the claim has other ClaimKinds, too, each with its item.
+	// hintsUnbound reports whether --unbound says more, for a person who reads the table.
+	hintsUnbound bool
+	several      bool // several reports whether the claim has other ClaimKinds, too, each with its item.
 }
 
 func newItem(d world.Document) *Item {
