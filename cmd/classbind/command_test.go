@@ -153,6 +153,21 @@ func TestCommandsRefuse(t *testing.T) {
 				want:   `there is no preset "gateways": name one of argo-cd, cert-manager, cloudnative-pg, cluster-api, `,
 			},
 			"ExamplesOfNone": {reason: "We should not print all examples, of which nobody needs all.", args: []string{"--examples"}, want: "--examples: name a preset"},
+			"ExamplesAsTable": {
+				reason: "We should not print YAML where a table is asked for.",
+				args:   []string{"gateway-api", "--examples", "-o", "table"},
+				want:   `--output="table": examples are manifests`,
+			},
+		},
+		"check": {
+			"StandardInputTwice": {"We should not read standard input twice.", []string{"-f", "-", "-f", "-"}, "standard input can be read once"},
+		},
+		"register": {
+			"StandardInputTwice": {
+				reason: "We should not read standard input twice.",
+				args:   []string{"Gateway", "GatewayClass", "--offline", "-", "--offline", "-"},
+				want:   "standard input can be read once",
+			},
 		},
 		"bind": {
 			"Nothing": {"We should say how the command goes.", nil, "name the kind of the claims, as in: classbind bind KIND"},
