@@ -382,6 +382,22 @@ func TestChooserOfOne(t *testing.T) {
 	assert.NotContains(t, out, "* FastClass/gold")
 }
 
+// TestUnknownAgain has a bound claim whose decision nobody can repeat.
+func TestUnknownAgain(t *testing.T) {
+	bound := strings.Replace(goldClaim, `"spec": {`, `"spec": {"classRef": {"apiVersion": "example.org/v1", "kind": "FastClass", "name": "gold"}, `, 1)
+	for spec, want := range map[string]string{
+		`{"classes": {"fits": [{"name": "Mine", "expression": "request.userInfo.username == 'jane'"}]}}`: "say who with --requester NAME",
+		`{"classes": {"fits": [{"name": "Mine", "expression": "class."}]}}`:                              "classes.fits",
+	} {
+		classes := documents(strings.Replace(claimKind, "}}", `}, "spec": `+spec+"}", 1), classKind, goldClass)
+		_, item := explained(t, bound, classes)
+		require.Equal(t, LeftAlone, item.Outcome, spec)
+		notes := strings.Join(item.Notes, "\n")
+		assert.Contains(t, notes, "which class it would get now is unknown: ", "We should say what the help promises, or why not.")
+		assert.Contains(t, notes, want)
+	}
+}
+
 func TestSettings(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
