@@ -345,7 +345,7 @@ func because(e *selector.Explanation) string {
 
 // Stored explains a stored claim by its ClaimKind, which is one of the World's, as it is or as if it had no class.
 func Stored(ctx context.Context, w *world.World, claimKind, namespace, name string, unbound bool) (*Item, error) {
-	d, err := w.Stored(ctx, claimKind+"/"+name, namespace)
+	d, err := w.Stored(ctx, claimKind, namespace, name)
 	if err != nil {
 		return nil, err
 	}

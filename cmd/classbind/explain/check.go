@@ -83,6 +83,7 @@ func NewCheckCommand() *cobra.Command {
 		"`file` or folder of registrations and classes; - is standard input; may be repeated")
 	world.AddRecursive(c, &o.recursive)
 	o.output.Add(c, github)
+	fs.Lookup("output").Usage += ", github for the log of a GitHub workflow"
 	fs.BoolVar(&o.strict, "strict", false, "count warnings as errors")
 	fs.BoolVar(&o.rules, "rules", false, "list the rules, and check nothing")
 	_ = c.MarkFlagFilename("filename", world.Extensions...) // It fails only for an unknown flag.
