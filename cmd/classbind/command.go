@@ -140,11 +140,8 @@ func setLogs(level int, to io.Writer) {
 	fs := flag.NewFlagSet("", flag.ContinueOnError)
 	klog.InitFlags(fs)
 	// By default, klog writes an error to standard error, too, and to the output once for each severity from info to error.
-	for name, value := range map[string]string{
-		"v": strconv.Itoa(level), "logtostderr": "false", "one_output": "true", "stderrthreshold": "FATAL",
-	} {
-		_ = fs.Set(name, value) // It knows all, and their types.
-	}
+	_ = errors.Join(fs.Set("v", strconv.Itoa(level)), fs.Set("logtostderr", "false"), fs.Set("one_output", "true"),
+		fs.Set("stderrthreshold", "FATAL")) // It knows all, and their types.
 	klog.SetOutput(to)
 	slog.SetDefault(slog.New(slog.NewTextHandler(to, nil)))
 }

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,10 +84,8 @@ func (o *options) run(ctx context.Context, named []connect.Name, out, progress i
 // several reports whether the binders of all words have more than one ClaimKind.
 func several(binders map[string][]*binder) bool {
 	names := sets.New[string]()
-	for _, of := range binders {
-		for _, b := range of {
-			names.Insert(b.kind.View.Kind.Name)
-		}
+	for _, b := range slices.Concat(slices.Collect(maps.Values(binders))...) {
+		names.Insert(b.kind.View.Kind.Name)
 	}
 	return names.Len() > 1
 }

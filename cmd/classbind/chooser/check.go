@@ -120,17 +120,12 @@ func (c *check) sameEpoch(ctx context.Context) error {
 
 // question with so many candidates. It is a dry run, so that the chooser does not count it.
 func (c *check) question(candidates int) *chooserv1.RankRequest {
-	r := &chooserv1.RankRequest{
-		ClaimKind: "claims.check.classbind.io", Revision: "1", Epoch: c.seen, Seed: 1, DryRun: true, Claim: c.claim,
-	}
+	r := &chooserv1.RankRequest{ClaimKind: "claims.check.classbind.io", Revision: "1", Epoch: c.seen, Seed: 1, DryRun: true, Claim: c.claim}
 	for i := range candidates {
 		r.Candidates = append(r.Candidates, &chooserv1.Candidate{Id: strconv.Itoa(i), Fields: c.classes[i%len(c.classes)]})
 	}
 	return r
 }
-
-// ofQuestion are the codes that may blame the question.
-var ofQuestion = []codes.Code{codes.InvalidArgument, codes.FailedPrecondition, codes.Unknown, codes.Internal}
 
 // rank asks a question, and checks the answer.
 func (c *check) rank(ctx context.Context, question *chooserv1.RankRequest) (*chooserv1.RankResponse, error) {
@@ -143,7 +138,8 @@ func (c *check) rank(ctx context.Context, question *chooserv1.RankRequest) (*cho
 		return nil, fmt.Errorf("there was no answer within %s", c.timeout)
 	case err != nil:
 		err = fmt.Errorf("%w after %s", err, time.Since(began).Round(time.Millisecond))
-		if slices.Contains(ofQuestion, status.Code(err)) {
+		// Other codes do not blame the question.
+		if slices.Contains([]codes.Code{codes.InvalidArgument, codes.FailedPrecondition, codes.Unknown, codes.Internal}, status.Code(err)) {
 			err = fmt.Errorf("%w; name a claim and classes that it knows with --claim and --class", err)
 		}
 		return nil, err
@@ -175,8 +171,7 @@ func (c *check) sameAnswer(ctx context.Context, change func(*chooserv1.RankReque
 	if err != nil || first.GetValidFor().AsDuration() <= 0 || first.GetNoClass() != nil || first.GetEpoch() != second.GetEpoch() {
 		return err
 	}
-	first.ValidFor, second.ValidFor = nil, nil
-	if !proto.Equal(first, second) {
+	if first.ValidFor, second.ValidFor = nil, nil; !proto.Equal(first, second) {
 		return errors.New("the second answer differs from the first, and valid_for is set")
 	}
 	return nil

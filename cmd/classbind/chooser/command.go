@@ -27,11 +27,8 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// connectTimeout is for the connection, until its first answer.
-const connectTimeout = 5 * time.Second
-
-// minTimeout is the shortest choice.external.timeout of a ClaimKind.
-const minTimeout = 10 * time.Millisecond
+// connectTimeout is for the connection, until its first answer, and minTimeout the shortest choice.external.timeout of a ClaimKind.
+const connectTimeout, minTimeout = 5 * time.Second, 10 * time.Millisecond
 
 type options struct {
 	ca, certificate, key, serverName string
@@ -125,22 +122,17 @@ func (o *options) run(c *cobra.Command, address string) error {
 
 // validate returns all errors in the flags at once.
 func (o *options) validate() error {
-	errs := []error{o.output.Validate(), object("--claim", o.claim)}
-	for _, class := range o.classes {
-		errs = append(errs, object("--class", class))
+	errs := []error{o.output.Validate()}
+	for i, text := range append([]string{o.claim}, o.classes...) {
+		if object := map[string]any(nil); json.Unmarshal([]byte(text), &object) != nil || object == nil {
+			flag := []string{"--claim", "--class"}[min(i, 1)]
+			errs = append(errs, fmt.Errorf("%s=%q: must be a JSON object", flag, truncate.String(text, v1beta1.MaxShownBytes)))
+		}
 	}
 	if o.timeout < minTimeout || o.timeout > v1beta1.MaxChooserTimeout {
 		errs = append(errs, fmt.Errorf("--timeout=%q: must be from %s to %s", o.timeout, minTimeout, v1beta1.MaxChooserTimeout))
 	}
 	return errors.Join(errs...)
-}
-
-// object returns an error unless the value of a flag is a JSON object.
-func object(flag, text string) error {
-	if of := map[string]any(nil); json.Unmarshal([]byte(text), &of) != nil || of == nil {
-		return fmt.Errorf("%s=%q: must be a JSON object", flag, truncate.String(text, v1beta1.MaxShownBytes))
-	}
-	return nil
 }
 
 func (o *options) tls() (*tls.Config, error) {

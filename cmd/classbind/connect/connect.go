@@ -60,7 +60,7 @@ func (f *Flags) AddOwn(c *cobra.Command, usage string) {
 	c.Flags().StringVar(&f.Own, "classbind-namespace", "classbind-system", usage)
 }
 
-// AddOffline adds the flag of Offline. Its help says that the files have what.
+// AddOffline adds the flag of Offline. In its help, the files are of what, such as "CRDs and registrations".
 func (f *Flags) AddOffline(c *cobra.Command, what string) {
 	c.Flags().StringArrayVar(&f.Offline, "offline", nil,
 		"`file` or folder of "+what+", in the place of a cluster; - is standard input; may be repeated")
@@ -144,7 +144,7 @@ const (
 	ServerDryRun DryRun = "server"
 )
 
-// Add the flag to a command. Its help says that client prints what, such as "the classes".
+// Add the flag to a command. In its help, client prints what, such as "the classes".
 func (d *DryRun) Add(c *cobra.Command, what string) {
 	*d = NoDryRun
 	c.Flags().Var(d, "dry-run", "client prints "+what+", and writes nothing; server also has the API server try each write. "+

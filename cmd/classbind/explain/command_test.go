@@ -382,7 +382,7 @@ func TestChooserOfOne(t *testing.T) {
 	assert.NotContains(t, out, "* FastClass/gold")
 }
 
-// TestUnknownAgain has a bound claim whose decision nobody can repeat.
+// TestUnknownAgain has a bound claim whose decision cannot be repeated.
 func TestUnknownAgain(t *testing.T) {
 	bound := strings.Replace(goldClaim, `"spec": {`, `"spec": {"classRef": {"apiVersion": "example.org/v1", "kind": "FastClass", "name": "gold"}, `, 1)
 	for spec, want := range map[string]string{

@@ -69,9 +69,8 @@ type Item struct {
 	InvalidExpressions []world.InvalidExpression `json:"invalidExpressions,omitempty"`
 	Notes              []string                  `json:"notes,omitempty"` // Notes say why the server may decide otherwise.
 
-	again   bool // again reports whether the claim has a class, and the rest is what it would get today.
-	// hintsUnbound reports whether --unbound says more, for a person who reads the table.
-	hintsUnbound bool
+	again        bool // again reports whether the claim has a class, and the rest is what it would get today.
+	hintsUnbound bool // hintsUnbound reports whether the table hints at --unbound.
 	several      bool // several reports whether the claim has other ClaimKinds, too, each with its item.
 }
 

@@ -214,7 +214,7 @@ func TestMove(t *testing.T) {
 func newFakeMover(classes *dynamicfake.FakeDynamicClient, registrations fakeRegistrations) (m *mover, out *strings.Builder) {
 	out = &strings.Builder{}
 	return &mover{
-		cluster: &cluster{Cluster: &world.Cluster{API: registrations, Kinds: fakeResources{}}, classes: classes, writes: classes},
+		cluster: &cluster{Cluster: &world.Cluster{API: registrations, Kinds: fakeResources{}}, classes: classes, marks: classes},
 		options: &options{claimKinds: []string{"claims.test"}, timeout: 2 * time.Minute, dryRun: connect.NoDryRun, output: "table"},
 		name:    connect.Name{Kind: "A", Name: "new"}, out: out, progress: io.Discard,
 	}, out

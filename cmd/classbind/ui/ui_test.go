@@ -239,8 +239,8 @@ func TestDo(t *testing.T) {
 		"kubectl get pods": "<code>kubectl get pods</code> <button",
 		"kubectl describe pods, and kubectl logs with the same": "Do:</span> \nkubectl describe pods, and kubectl logs with the same </p>",
 		"kubectl logs a; or go back: kubectl rollout undo":      "Do:</span> \nkubectl logs a; or go back: kubectl rollout undo </p>",
-		"start a replica":                                       "Do:</span> \nstart a replica </p>",
-		"apply it again: " + cluster.InstallPage:                `apply it again: <a href="` + cluster.InstallPage + `">` + cluster.InstallPage + "</a> </p>",
+		"start a replica":                        "Do:</span> \nstart a replica </p>",
+		"apply it again: " + cluster.InstallPage: `apply it again: <a href="` + cluster.InstallPage + `">` + cluster.InstallPage + "</a> </p>",
 	} {
 		s := &snapshot{status: &status.Report{Sections: []*status.Section{{Findings: []status.Finding{{What: "broken", Do: do}}}}}}
 		_, text := show(t, state{version: 1, snapshot: s}, "/")
