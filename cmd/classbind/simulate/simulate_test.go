@@ -306,3 +306,13 @@ func TestAddedKind(t *testing.T) {
 	assert.Contains(t, text, `Note: no claim of the kind is bound: the CRD "others.test.io" does not serve the version`, "We should show its notes.")
 	assert.Contains(t, text, "Nothing changes for 1 kind,", "We should show no other kind.")
 }
+
+// TestChooserOfOne has a chooser, which may refuse the only class.
+func TestChooserOfOne(t *testing.T) {
+	t.Parallel()
+	const external = `{choice: {strategy: External, external: {host: "chooser.test.io:443", fields: {class: [{path: .metadata.name}]}}}}`
+	report, text, err := simulate(t, external, gold+claims[:strings.LastIndex(claims, "---")], gold, "--all")
+	require.NoError(t, err, text)
+	assert.Equal(t, 1, report.Kinds[0].Unpredictable, "We should not know whether the claim gets the class: %s", text)
+	assert.Contains(t, text, "depends on what the chooser answers")
+}
