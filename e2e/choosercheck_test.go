@@ -53,13 +53,18 @@ func TestChooserCheck(t *testing.T) {
 			c.start(t)
 			out, exit := c.check(t, clients, c.ca, "--output=json")
 			require.Equal(t, tc.exit, exit, out)
-			var findings []struct {
-				Name, Message string
-				Holds         bool
+			var report struct {
+				APIVersion, Kind string
+				Findings         []struct {
+					Name, Message string
+					Holds         bool
+				}
 			}
-			require.NoError(t, json.NewDecoder(strings.NewReader(out)).Decode(&findings), out)
+			require.NoError(t, json.NewDecoder(strings.NewReader(out)).Decode(&report), out)
+			assert.Equal(t, "chooser.classbind.io/v1beta1 Report", report.APIVersion+" "+report.Kind)
+			require.NotEmpty(t, report.Findings)
 			var fails []string
-			for _, f := range findings {
+			for _, f := range report.Findings {
 				assert.Equal(t, f.Holds, f.Message == "", out)
 				if !f.Holds {
 					fails = append(fails, f.Name)

@@ -66,7 +66,7 @@ answer: its arguments are wrong, there is no cluster, or a right is missing.`,
 	level := 0
 	for _, sub := range c.Commands() {
 		if sub.Name() != serve.Name { // It has --log-level.
-			sub.Flags().IntVarP(&level, "v", "v", 0, "`level` of the log on standard error, as in kubectl; 0 logs nothing")
+			sub.PersistentFlags().IntVarP(&level, "v", "v", 0, "`level` of the log on standard error, as in kubectl; 0 logs nothing")
 		}
 	}
 	c.PersistentPreRun = func(sub *cobra.Command, _ []string) {
@@ -83,11 +83,17 @@ answer: its arguments are wrong, there is no cluster, or a right is missing.`,
 	case plugin:
 		const name = "kubectl classbind"
 		c.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
-		for _, sub := range c.Commands() {
-			sub.Example = strings.ReplaceAll(sub.Example, c.Name()+" "+sub.Name(), name+" "+sub.Name())
-		}
+		nameExamples(c, c.Name(), name)
 	}
 	return c
+}
+
+// nameExamples has the examples of all commands below one call it by a new name.
+func nameExamples(c *cobra.Command, was, name string) {
+	for _, sub := range c.Commands() {
+		sub.Example = strings.ReplaceAll(sub.Example, was+" "+sub.Name(), name+" "+sub.Name())
+		nameExamples(sub, was+" "+sub.Name(), name+" "+sub.Name())
+	}
 }
 
 // addGroups adds all commands but version, in groups.
@@ -133,7 +139,9 @@ func setLogs(level int, to io.Writer) {
 	}
 	fs := flag.NewFlagSet("", flag.ContinueOnError)
 	klog.InitFlags(fs)
-	_ = errors.Join(fs.Set("v", strconv.Itoa(level)), fs.Set("logtostderr", "false")) // It knows both, and their types.
+	// By default, klog writes an error to standard error, too, and to the output once for each severity from info to error.
+	_ = errors.Join(fs.Set("v", strconv.Itoa(level)), fs.Set("logtostderr", "false"), fs.Set("one_output", "true"),
+		fs.Set("stderrthreshold", "FATAL")) // It knows all, and their types.
 	klog.SetOutput(to)
 	slog.SetDefault(slog.New(slog.NewTextHandler(to, nil)))
 }

@@ -139,6 +139,13 @@ func TestCommandsRefuse(t *testing.T) {
 				want:   `--log-level="verbose": must be debug, info, warn or error`,
 			},
 		},
+		"chooser": {
+			"Unknown":  {"We should refuse an unknown command, rather than print help and succeed.", []string{"chek", "a:1"}, `unknown command "chek"`},
+			"Claim":    {"We should name the flag.", []string{"check", "a:1", "--claim=4"}, `--claim="4": must be a JSON object`},
+			"Class":    {"We should name the flag.", []string{"check", "a:1", "--class=null"}, `--class="null": must be a JSON object`},
+			"Timeout":  {"We should take no timeout that no claim has.", []string{"check", "a:1", "--timeout=1m"}, `--timeout="1m0s": must be from 10ms to 1s`},
+			"Negative": {"We should take no timeout that no claim has.", []string{"check", "a:1", "--timeout=-1s"}, `must be from 10ms to 1s`},
+		},
 		"kinds": {
 			"Unknown": {
 				reason: "We should name what there is.",
@@ -146,6 +153,21 @@ func TestCommandsRefuse(t *testing.T) {
 				want:   `there is no preset "gateways": name one of argo-cd, cert-manager, cloudnative-pg, cluster-api, `,
 			},
 			"ExamplesOfNone": {reason: "We should not print all examples, of which nobody needs all.", args: []string{"--examples"}, want: "--examples: name a preset"},
+			"ExamplesAsTable": {
+				reason: "We should not print YAML where a table is asked for.",
+				args:   []string{"gateway-api", "--examples", "-o", "table"},
+				want:   `--output="table": examples are manifests`,
+			},
+		},
+		"check": {
+			"StandardInputTwice": {"We should not read standard input twice.", []string{"-f", "-", "-f", "-"}, "standard input can be read once"},
+		},
+		"register": {
+			"StandardInputTwice": {
+				reason: "We should not read standard input twice.",
+				args:   []string{"Gateway", "GatewayClass", "--offline", "-", "--offline", "-"},
+				want:   "standard input can be read once",
+			},
 		},
 		"bind": {
 			"Nothing": {"We should say how the command goes.", nil, "name the kind of the claims, as in: classbind bind KIND"},

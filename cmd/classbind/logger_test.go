@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -40,4 +41,16 @@ func TestLoggers(t *testing.T) {
 			assert.NotContains(t, string(out), "logger: *log.delegatingLogSink", "A command should set the logger, even if it is to log nothing.")
 		})
 	}
+}
+
+// TestLogs prints each message once.
+func TestLogs(t *testing.T) {
+	var b strings.Builder
+	setLogs(1, &b)
+	klog.ClearLogger() // Other tests have set one.
+	t.Cleanup(func() { setLogs(0, nil) })
+	klog.Warning("a warning")
+	klog.Error("an error")
+	klog.Flush()
+	assert.Len(t, strings.Split(strings.TrimSpace(b.String()), "\n"), 2, b.String())
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -40,29 +41,34 @@ func TestMatrix(t *testing.T) {
 	// rest is what a command needs, and named what it needs beside an object.
 	rest := map[string][]string{
 		"explain": {kind + "/a"}, "classes": {kind}, "register": {kind, "classes.example.org"}, "check": {"--rules"}, "bind": {kind},
-		"simulate": {"--remove", "class/a"}, "set-default": {"class/a"},
+		"simulate": {"--remove", "class/a"}, "set-default": {"class/a"}, "chooser check": {"localhost:1"},
 	}
+	needs := map[string]string{"chooser check": "cannot read the client certificate: "} // needs has the errors without what is no cluster.
 	named := map[string][]string{"simulate": {"--remove", "class/b"}, "set-default": {"--for", kind}}
 	table := cells(t)
 	root := newCommand("classbind")
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
-	for _, c := range root.Commands() {
-		row, known := table[c.Name()]
-		require.True(t, known, "Add a row to testdata/commands.tsv: %s", c.Name())
-		delete(table, c.Name())
+	for name, c := range leaves(root, "") {
+		row, known := table[name]
+		require.True(t, known, "Add a row to testdata/commands.tsv: %s", name)
+		delete(table, name)
 		if row["exit 2"] != "yes" {
 			continue
 		}
 		execute := func(args ...string) error {
-			_, err := run(t, append([]string{c.Name()}, args...)...)
+			_, err := run(t, append(strings.Fields(name), args...)...)
 			return err
 		}
 		begins := func(t *testing.T, args ...string) { // It gets so far that it looks for a cluster, or needs none.
 			t.Helper()
 			err := execute(args...)
+			want := needs[name]
 			if row["no cluster"] == "yes" {
-				require.ErrorContains(t, err, "cannot find a cluster: ", "%v", args)
+				want = "cannot find a cluster: "
+			}
+			if want != "" {
+				require.ErrorContains(t, err, want, "%v", args)
 				return
 			}
 			require.NoError(t, err, "%v", args)
@@ -73,7 +79,7 @@ func TestMatrix(t *testing.T) {
 		}
 		for column, test := range map[string]func(t *testing.T){
 			"KIND/NAME": func(t *testing.T) {
-				args := append([]string{kind + "/a"}, named[c.Name()]...)
+				args := append([]string{kind + "/a"}, named[name]...)
 				if is("KIND/NAME") {
 					begins(t, args...)
 				} else {
@@ -82,14 +88,14 @@ func TestMatrix(t *testing.T) {
 			},
 			"KIND NAME": func(t *testing.T) {
 				if is("KIND NAME") {
-					begins(t, append([]string{kind, "a"}, named[c.Name()]...)...)
+					begins(t, append([]string{kind, "a"}, named[name]...)...)
 				}
 			},
 			"-n": func(t *testing.T) {
 				require.Equal(t, is("-n"), flag("n", "namespace"))
 				if is("-n") {
-					begins(t, append(rest[c.Name()], "-n", "team")...)
-					assert.Contains(t, mustFail(t, execute(append(rest[c.Name()], "-n", "a/b")...)), "--namespace=")
+					begins(t, append(rest[name], "-n", "team")...)
+					assert.Contains(t, mustFail(t, execute(append(rest[name], "-n", "a/b")...)), "--namespace=")
 				}
 			},
 			"-f": func(t *testing.T) {
@@ -102,34 +108,41 @@ func TestMatrix(t *testing.T) {
 			"-o json": func(t *testing.T) {
 				require.Equal(t, is("-o json"), flag("o", "output"))
 				if is("-o json") {
-					begins(t, append(rest[c.Name()], "-o", "json")...)
-					assert.Contains(t, mustFail(t, execute(append(rest[c.Name()], "-o", "xml")...)), `--output="xml": must be `)
+					begins(t, append(rest[name], "-o", "json")...)
+					assert.Contains(t, mustFail(t, execute(append(rest[name], "-o", "xml")...)), `--output="xml": must be `)
 				}
 			},
 			"--as": func(t *testing.T) {
-				for name := range strings.FieldsSeq("as as-group as-uid user token context cluster server request-timeout kubeconfig") {
-					require.Equal(t, is("--as"), flag("", name) && c.Name() != "serve", name)
+				for long := range strings.FieldsSeq("as as-group as-uid user token context cluster server request-timeout kubeconfig") {
+					require.Equal(t, is("--as"), flag("", long) && name != "serve", long)
 				}
 				if is("--as") {
-					begins(t, append(rest[c.Name()], "--as", "jane", "--as-group", "a", "--user", "b", "--token", "c", "--request-timeout", "1s")...)
+					begins(t, append(rest[name], "--as", "jane", "--as-group", "a", "--user", "b", "--token", "c", "--request-timeout", "1s")...)
 				}
 			},
 			"exit 2": func(t *testing.T) {
-				err := execute(append(rest[c.Name()], "--no-such-flag")...)
+				err := execute(append(rest[name], "--no-such-flag")...)
 				mustFail(t, err)
 				assert.Equal(t, exit.Failed, exit.Status(err))
 			},
 			"no cluster": func(t *testing.T) {
-				begins(t, rest[c.Name()]...)
+				begins(t, rest[name]...)
 				if is("no cluster") {
-					assert.Equal(t, exit.Failed, exit.Status(execute(rest[c.Name()]...)))
+					assert.Equal(t, exit.Failed, exit.Status(execute(rest[name]...)))
 				}
 			},
 			"examples": func(t *testing.T) {
 				assert.NotEmpty(t, c.Example, "An example should say how the command goes.")
+				plugin, _, err := newCommand("kubectl-classbind").Find(strings.Fields(name))
+				require.NoError(t, err)
+				assert.Contains(t, plugin.Example, "kubectl classbind "+name, "As a plugin, the examples should work as they are.")
+				assert.NotContains(t, strings.ReplaceAll(plugin.Example, "kubectl classbind", ""), "classbind "+name)
+			},
+			"-v": func(t *testing.T) {
+				assert.Equal(t, name != "serve", c.InheritedFlags().Lookup("v") != nil || c.Flags().Lookup("v") != nil)
 			},
 		} {
-			t.Run(c.Name()+"/"+column, func(t *testing.T) {
+			t.Run(name+"/"+column, func(t *testing.T) {
 				t.Setenv("KUBECONFIG", "")
 				t.Setenv("HOME", t.TempDir())
 				t.Setenv("KUBERNETES_SERVICE_HOST", "")
@@ -138,6 +151,20 @@ func TestMatrix(t *testing.T) {
 		}
 	}
 	assert.Empty(t, table, "There should be no row without a command.")
+}
+
+// leaves are all commands that do something, by their path below the root. Those below completion are cobra's.
+func leaves(c *cobra.Command, path string) map[string]*cobra.Command {
+	all := map[string]*cobra.Command{}
+	for _, sub := range c.Commands() {
+		name := strings.TrimSpace(path + " " + sub.Name())
+		if sub.HasSubCommands() && name != "completion" {
+			maps.Copy(all, leaves(sub, name))
+			continue
+		}
+		all[name] = sub
+	}
+	return all
 }
 
 func mustFail(t *testing.T, err error) string {

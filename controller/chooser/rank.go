@@ -123,7 +123,7 @@ type ranking struct {
 	message   string
 }
 
-// read an answer, or return the reason Invalid.
+// read an answer, or return the reason Invalid. It counts unknown identifiers.
 func (l *connection) read(response *chooserv1.RankResponse, candidates int) (r ranking, reason string) {
 	switch of := response.GetAnswer().(type) {
 	case *chooserv1.RankResponse_NoClass:
@@ -132,24 +132,31 @@ func (l *connection) read(response *chooserv1.RankResponse, candidates int) (r r
 		return ranking{outcome: selector.ChooserNoOpinion}, ""
 	}
 	r.outcome, r.exclusive = selector.ChooserOrdered, response.GetOrder().GetExclusive()
-	named, unknown := make([]bool, candidates), 0
-	for _, id := range response.GetOrder().GetIds() {
+	order, unknown := Positions(response.GetOrder(), candidates)
+	if unknown > 0 {
+		l.choosers.unknown.WithLabelValues(l.claimKind).Add(float64(unknown))
+	}
+	if r.order = order; len(order) == 0 {
+		return r, v1beta1.ReasonInvalid
+	}
+	return r, ""
+}
+
+// Positions of so many candidates in an order, each once, and how many of its identifiers are unknown. An order without a position is
+// invalid.
+func Positions(o *chooserv1.Order, candidates int) (order []uint8, unknown int) {
+	named := make([]bool, candidates)
+	for _, id := range o.GetIds() {
 		i, err := strconv.ParseUint(id, 10, 8)
 		switch {
 		case err != nil || int(i) >= candidates || strconv.FormatUint(i, 10) != id:
 			unknown++
 		case !named[i]:
 			named[i] = true
-			r.order = append(r.order, uint8(i))
+			order = append(order, uint8(i))
 		}
 	}
-	if unknown > 0 {
-		l.choosers.unknown.WithLabelValues(l.claimKind).Add(float64(unknown))
-	}
-	if len(r.order) == 0 {
-		return r, v1beta1.ReasonInvalid
-	}
-	return r, ""
+	return order, unknown
 }
 
 // of a question, with its candidates.

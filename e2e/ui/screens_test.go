@@ -184,12 +184,13 @@ func TestManyKinds(t *testing.T) {
 
 func TestCopy(t *testing.T) {
 	w := newWorld(t)
+	w.install(t)
 	u, b := startUI(t, w.Kubeconfig), newTab(t)
-	b.open(u.url, "classbind is not installed in this cluster.")
+	b.open(u.url, "No ClaimKind is registered, so classbind binds no claim.")
 	b.run(chromedp.Evaluate[chromedp.Void]("window.copied = ''; navigator.clipboard.writeText = async (text) => { window.copied = text; }"),
 		chromedp.Click("button.copy"))
 	b.says("Copied")
-	assert.Equal(t, eval[string](b, "document.querySelector('main code').innerText"), eval[string](b, "window.copied"))
+	assert.Equal(t, eval[string](b, "document.querySelector('button.copy').previousElementSibling.innerText"), eval[string](b, "window.copied"))
 }
 
 func TestLive(t *testing.T) {

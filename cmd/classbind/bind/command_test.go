@@ -15,6 +15,7 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/output"
+	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
@@ -109,5 +110,28 @@ func TestSettledWithoutAClass(t *testing.T) {
 		static := read(empty)
 		assert.False(t, static.Bound, "%s: We should not say that it has a class.", form.Name)
 		assert.Equal(t, claim.Settled, static.LeftAlone, form.Name)
+	}
+}
+
+func TestSeveral(t *testing.T) {
+	of := func(names ...string) (all []*binder) {
+		for _, name := range names {
+			kind := &selector.ClaimKind{}
+			kind.Name = name
+			all = append(all, &binder{kind: &world.Kind{View: &selector.View{Kind: kind}}})
+		}
+		return all
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		binders map[string][]*binder
+		want    bool
+	}{
+		"One":        {"We should not name the only kind.", map[string][]*binder{"a": of("a.test.io")}, false},
+		"OneOfTwo":   {"We should see that two words name one kind.", map[string][]*binder{"a": of("a.test.io"), "as": of("a.test.io")}, false},
+		"TwoOfOne":   {"We should name the kinds of one word.", map[string][]*binder{"a": of("a.test.io", "b.test.io")}, true},
+		"TwoOfWords": {"We should name the kinds of two words.", map[string][]*binder{"a": of("a.test.io"), "b": of("b.test.io")}, true},
+	} {
+		assert.Equal(t, tc.want, several(tc.binders), "%s: %s", name, tc.reason)
 	}
 }

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
@@ -58,7 +61,6 @@ func (o *options) run(ctx context.Context, named []connect.Name, out, progress i
 		if err != nil {
 			return err
 		}
-		report.several = report.several || len(kinds) > 1
 		for _, kind := range kinds {
 			for _, note := range kind.Notes {
 				_, _ = fmt.Fprintln(progress, "note:", truncate.Printable(note))
@@ -67,6 +69,7 @@ func (o *options) run(ctx context.Context, named []connect.Name, out, progress i
 			binders[n.Kind] = append(binders[n.Kind], b)
 		}
 	}
+	report.several = several(binders)
 	err = bindAll(ctx, named, binders, namespace)
 	end := report.end()
 	switch {
@@ -76,6 +79,15 @@ func (o *options) run(ctx context.Context, named []connect.Name, out, progress i
 		return err
 	}
 	return end
+}
+
+// several reports whether the binders of all words have more than one ClaimKind.
+func several(binders map[string][]*binder) bool {
+	names := sets.New[string]()
+	for _, b := range slices.Concat(slices.Collect(maps.Values(binders))...) {
+		names.Insert(b.kind.View.Kind.Name)
+	}
+	return names.Len() > 1
 }
 
 // bindAll binds the claims that are named, by the binders of their kinds.

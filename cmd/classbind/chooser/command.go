@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	chooserv1 "github.com/classbind/classbind/api/chooser/v1"
 	"github.com/classbind/classbind/api/v1beta1"
@@ -26,8 +27,8 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// connectTimeout is for the connection, until its first answer.
-const connectTimeout = 5 * time.Second
+// connectTimeout is for the connection, until its first answer, and minTimeout the shortest choice.external.timeout of a ClaimKind.
+const connectTimeout, minTimeout = 5 * time.Second, 10 * time.Millisecond
 
 type options struct {
 	ca, certificate, key, serverName string
@@ -42,6 +43,8 @@ func NewCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "chooser",
 		Short: "Check a program that ranks classes for classbind",
+		Args:  cobra.NoArgs, // Without RunE, cobra would print help for a misspelt command, and succeed.
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newCheckCommand())
 	return c
@@ -78,19 +81,14 @@ The exit status is 1 if something does not hold, and 2 if the command could not 
 	fs.StringVar(&o.serverName, "server-name", "", "`name` in the chooser's certificate; without it the host of the address")
 	fs.StringVar(&o.claim, "claim", "{}", "the claim of the questions, as `JSON`")
 	fs.StringArrayVar(&o.classes, "class", []string{"{}"}, "a class of the questions, as `JSON`; repeat it for several")
-	fs.DurationVar(&o.timeout, "timeout", v1beta1.DefaultChooserTimeout, "`time` in which each answer must come")
+	fs.DurationVar(&o.timeout, "timeout", v1beta1.DefaultChooserTimeout, "`time` within which Rank must answer, as choice.external.timeout")
 	o.output.Add(c)
 	return c
 }
 
 func (o *options) run(c *cobra.Command, address string) error {
-	if err := o.output.Validate(); err != nil {
+	if err := o.validate(); err != nil {
 		return err
-	}
-	for _, text := range append([]string{o.claim}, o.classes...) {
-		if !json.Valid([]byte(text)) {
-			return fmt.Errorf("--claim and --class: %q: must be JSON", truncate.String(text, v1beta1.MaxShownBytes))
-		}
 	}
 	config, err := o.tls()
 	if err != nil {
@@ -109,14 +107,32 @@ func (o *options) run(c *cobra.Command, address string) error {
 	if err != nil && conn.GetState() != connectivity.Ready {
 		return fmt.Errorf("cannot connect to %s: %w", address, err)
 	}
-	findings := (&check{client: client, options: o}).all(c.Context())
-	if err := o.output.Print(c.OutOrStdout(), findings, func() string { return table(findings) }); err != nil {
+	report := &Report{TypeMeta: metav1.TypeMeta{APIVersion: Version, Kind: "Report"}}
+	if report.Findings, err = (&check{client: client, options: o}).all(c.Context()); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(findings, func(f finding) bool { return !f.Holds }) {
+	if err := o.output.Print(c.OutOrStdout(), report, report.table); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(report.Findings, func(f finding) bool { return !f.Holds }) {
 		return exit.Finding(errors.New("the chooser does not keep the contract"))
 	}
 	return nil
+}
+
+// validate returns all errors in the flags at once.
+func (o *options) validate() error {
+	errs := []error{o.output.Validate()}
+	for i, text := range append([]string{o.claim}, o.classes...) {
+		if object := map[string]any(nil); json.Unmarshal([]byte(text), &object) != nil || object == nil {
+			flag := []string{"--claim", "--class"}[min(i, 1)]
+			errs = append(errs, fmt.Errorf("%s=%q: must be a JSON object", flag, truncate.String(text, v1beta1.MaxShownBytes)))
+		}
+	}
+	if o.timeout < minTimeout || o.timeout > v1beta1.MaxChooserTimeout {
+		errs = append(errs, fmt.Errorf("--timeout=%q: must be from %s to %s", o.timeout, minTimeout, v1beta1.MaxChooserTimeout))
+	}
+	return errors.Join(errs...)
 }
 
 func (o *options) tls() (*tls.Config, error) {

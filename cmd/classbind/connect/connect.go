@@ -21,7 +21,7 @@ import (
 // requestTimeout is for each request: an API server that accepts it may never answer. No command watches, which takes longer.
 const requestTimeout = "30s"
 
-// ClusterFlag annotates the flags that say which cluster is asked, and as whom: those of kubectl.
+// ClusterFlag annotates kubectl's flags, which name the cluster and the user.
 const ClusterFlag = "classbind.io/cluster"
 
 // Flags name the cluster, and namespaces in it.
@@ -60,7 +60,7 @@ func (f *Flags) AddOwn(c *cobra.Command, usage string) {
 	c.Flags().StringVar(&f.Own, "classbind-namespace", "classbind-system", usage)
 }
 
-// AddOffline adds the flag of Offline. what is in the files.
+// AddOffline adds the flag of Offline. In its help, the files are of what, such as "CRDs and registrations".
 func (f *Flags) AddOffline(c *cobra.Command, what string) {
 	c.Flags().StringArrayVar(&f.Offline, "offline", nil,
 		"`file` or folder of "+what+", in the place of a cluster; - is standard input; may be repeated")
@@ -93,8 +93,8 @@ func CompleteFiles(c *cobra.Command, flags ...string) {
 	}
 }
 
-// Config returns the configuration of the cluster. Its warnings go to a writer. The
-// text instead says what else an error may advise, such as ", or …".
+// Config returns the configuration of the cluster. Warnings of the API server go to a writer. The string instead ends the advice of an
+// error, such as ", or …".
 func (f *Flags) Config(warnings io.Writer, instead string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
@@ -111,9 +111,25 @@ func (f *Flags) Config(warnings io.Writer, instead string) (*rest.Config, error)
 	if f.OfContext, _, err = loader.Namespace(); err != nil {
 		return nil, fmt.Errorf("cannot read the namespace of the kubeconfig's context: %w; name one with --namespace", err)
 	}
+	if err := f.override(config); err != nil {
+		return nil, err
+	}
 	config.QPS = -1 // Requests are sequential, and some must follow each other at once.
 	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
 	return config, nil
+}
+
+// override sets what client-go does not take from the flags in a pod, where no kubeconfig is.
+func (f *Flags) override(config *rest.Config) (err error) {
+	if config.Timeout, err = clientcmd.ParseTimeout(f.overrides.Timeout); err != nil {
+		return fmt.Errorf("--request-timeout: %w", err)
+	}
+	if as := &f.overrides.AuthInfo; as.Impersonate != "" && config.Impersonate.UserName == "" {
+		config.Impersonate = rest.ImpersonationConfig{
+			UserName: as.Impersonate, UID: as.ImpersonateUID, Groups: as.ImpersonateGroups, Extra: as.ImpersonateUserExtra,
+		}
+	}
+	return nil
 }
 
 // DryRun is the value of --dry-run, which is kubectl's.
@@ -128,7 +144,7 @@ const (
 	ServerDryRun DryRun = "server"
 )
 
-// Add the flag to a command. what it prints is as in "the classes".
+// Add the flag to a command. In its help, client prints what, such as "the classes".
 func (d *DryRun) Add(c *cobra.Command, what string) {
 	*d = NoDryRun
 	c.Flags().Var(d, "dry-run", "client prints "+what+", and writes nothing; server also has the API server try each write. "+

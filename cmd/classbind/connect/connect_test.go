@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/classbind/classbind/cmd/classbind/world"
@@ -63,6 +64,52 @@ func TestWithoutACluster(t *testing.T) {
 			assert.Contains(t, err.Error(), tc.want, tc.reason)
 			assert.Contains(t, err.Error(), "name a file with --kubeconfig or $KUBECONFIG", "We should say how to mend it.")
 			assert.Contains(t, err.Error(), ", or ask nobody", "We should say what else works.")
+		})
+	}
+}
+
+// TestOverride has what client-go does not take from the flags in a pod.
+func TestOverride(t *testing.T) {
+	as := rest.ImpersonationConfig{UserName: "jane", UID: "1", Groups: []string{"team"}}
+	for name, tc := range map[string]struct {
+		reason string
+		args   []string
+		config rest.Config
+		want   rest.Config
+		err    string
+	}{
+		"Nothing": {
+			reason: "We should end a request, as without a pod.",
+			want:   rest.Config{Timeout: 30 * time.Second},
+		},
+		"All": {
+			reason: "We should ask as the user of the flags, not as the pod.",
+			args:   []string{"--as=jane", "--as-uid=1", "--as-group=team", "--request-timeout=2s"},
+			want:   rest.Config{Timeout: 2 * time.Second, Impersonate: as},
+		},
+		"Kubeconfig": {
+			reason: "We should keep the user that a kubeconfig names.",
+			args:   []string{"--request-timeout=0"},
+			config: rest.Config{Impersonate: as},
+			want:   rest.Config{Impersonate: as},
+		},
+		"Timeout": {
+			reason: "We should name the flag.",
+			args:   []string{"--request-timeout=soon"},
+			err:    "--request-timeout: ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, c := Flags{}, &cobra.Command{}
+			f.Add(c)
+			require.NoError(t, c.ParseFlags(tc.args))
+			err := f.override(&tc.config)
+			if tc.err != "" {
+				require.ErrorContains(t, err, tc.err, tc.reason)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, tc.config, tc.reason)
 		})
 	}
 }

@@ -222,9 +222,7 @@ func (i *Item) whyLeftAlone(v *world.Kind, in claim.Intake, hasReference bool) s
 	case claim.NoSelector:
 		return "the claim has no class selector, and selector.whenAbsent is LeaveAlone"
 	}
-	if hasReference {
-		return in.SettledBy + " is set; --unbound explains the claim as if it was not"
-	}
+	i.hintsUnbound = hasReference
 	return in.SettledBy + " is set"
 }
 
@@ -249,7 +247,7 @@ func (i *Item) explained(k *v1beta1.ClaimKind, object map[string]any) (err error
 	}
 	i.OddsDependOn = d.View.Kind.Strategy.Depends
 	candidates := i.Explanation.Candidates
-	if d.Class != nil && (i.OddsDependOn == "" || len(candidates) == 1) {
+	if isCertain(&i.Explanation) {
 		i.Class = new(selector.NameOf(d.Class))
 		if i.Reference, err = referenceOf(d, object); err != nil {
 			return err
@@ -297,6 +295,12 @@ func referenceOf(d *selector.Decision, object map[string]any) (reference any, er
 	return reference, nil
 }
 
+// isCertain reports whether a claim gets the class of its decision, as far as anyone knows. A chooser may refuse the only candidate.
+func isCertain(e *selector.Explanation) bool {
+	k := e.Decision.View.Kind
+	return e.Decision.Class != nil && (k.Strategy.Depends == "" || len(e.Candidates) == 1 && k.External == nil)
+}
+
 func because(e *selector.Explanation) string {
 	d := &e.Decision
 	kind, n := d.View.Kind, len(e.Candidates)
@@ -322,7 +326,9 @@ func because(e *selector.Explanation) string {
 	}
 	strategy := string(kind.Strategy.Name)
 	switch {
-	case n == 1 && kind.External == nil: // A chooser may also give none.
+	case n == 1 && kind.External != nil:
+		return text + "; whether the claim gets it depends on " + kind.Strategy.Depends
+	case n == 1:
 		return text
 	case kind.Strategy.Depends != "":
 		return fmt.Sprintf("%s; which one %s draws depends on %s", text, strategy, kind.Strategy.Depends)
@@ -339,7 +345,7 @@ func because(e *selector.Explanation) string {
 
 // Stored explains a stored claim by its ClaimKind, which is one of the World's, as it is or as if it had no class.
 func Stored(ctx context.Context, w *world.World, claimKind, namespace, name string, unbound bool) (*Item, error) {
-	d, err := w.Stored(ctx, claimKind+"/"+name, namespace)
+	d, err := w.Stored(ctx, claimKind, namespace, name)
 	if err != nil {
 		return nil, err
 	}

@@ -227,7 +227,7 @@ func TestExplainReferences(t *testing.T) {
 			reason: "We should say where the reference is.", spec: `{"reference": ` + queue + `}`, metadata: `, "labels": {"kueue.x-k8s.io/queue-name": "mine"}`,
 			outcome: "LeftAlone",
 			code:    "Settled",
-			message: "metadata.labels[kueue.x-k8s.io/queue-name] is set; --unbound explains",
+			message: "metadata.labels[kueue.x-k8s.io/queue-name] is set",
 			notes:   `its class "fastclasses.example.org/mine" is not there`,
 		},
 		"LabelMisspelt": {

@@ -21,13 +21,13 @@ import (
 // CheckVersion is the version of the reports of check, as Version is of those of explain.
 const CheckVersion = "check.classbind.io/v1beta1"
 
-// CheckReport is what "classbind check" prints with -o json.
+// CheckReport is what "classbind check" prints with -o json or yaml.
 type CheckReport struct {
 	metav1.TypeMeta `json:",inline"`
 	Findings        []Finding `json:"findings"` // Findings are sorted by file and line.
 }
 
-// RulesReport is what "classbind check --rules" prints with -o json.
+// RulesReport is what "classbind check --rules" prints with -o json or yaml.
 type RulesReport struct {
 	metav1.TypeMeta `json:",inline"`
 	Rules           []Rule `json:"rules"`
@@ -83,6 +83,7 @@ func NewCheckCommand() *cobra.Command {
 		"`file` or folder of registrations and classes; - is standard input; may be repeated")
 	world.AddRecursive(c, &o.recursive)
 	o.output.Add(c, github)
+	fs.Lookup("output").Usage += ", github for the log of a GitHub workflow"
 	fs.BoolVar(&o.strict, "strict", false, "count warnings as errors")
 	fs.BoolVar(&o.rules, "rules", false, "list the rules, and check nothing")
 	_ = c.MarkFlagFilename("filename", world.Extensions...) // It fails only for an unknown flag.
@@ -94,7 +95,7 @@ func (o *checkOptions) validate() error {
 	if len(o.files) == 0 && !o.rules {
 		errs = append(errs, errors.New("--filename: name the files to check, such as -f deploy/, or -f - for standard input"))
 	}
-	return errors.Join(append(errs, o.output.Validate(github))...)
+	return errors.Join(append(errs, world.CheckStdin(o.files), o.output.Validate(github))...)
 }
 
 func (o *checkOptions) run(ctx context.Context, files world.Files, out io.Writer) error {

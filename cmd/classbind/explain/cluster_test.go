@@ -420,7 +420,7 @@ func TestExplainCluster(t *testing.T) {
 			args:    []string{"Database/stored"},
 			answers: object{claimsPath + "/stored": boundClaim("a", "classbind")},
 			want: []string{
-				"Database team/stored: has FastClass/a; created today, it would get FastClass/b\n",
+				"Database team/stored: has FastClass/a; created now, it would get FastClass/b\n",
 				`its class "FastClass/a" does not match its selector`,
 			},
 		},
@@ -429,7 +429,7 @@ func TestExplainCluster(t *testing.T) {
 			args:    []string{"Database/stored"},
 			answers: object{claimsPath + "/stored": boundClaim("gone", "classbind")},
 			want: []string{
-				"Database team/stored: has a class; created today, it would get FastClass/b\n", "is not there: create the class",
+				"Database team/stored: has a class; created now, it would get FastClass/b\n", "is not there: create the class",
 			},
 		},
 		"StoredByItsAuthor": {

@@ -50,8 +50,9 @@ nothing.
 A claim comes from a file, or from the cluster as KIND/NAME or KIND NAME, where KIND is
 any name that kubectl takes. For a claim of the cluster that has a class, explain says
 which, whether the claim would get the same class today, and why. A claim in a file that
-names a class is left alone, as the server does. --unbound explains it without what
-classbind wrote of its reference. A note says if its managedFields do not show that.
+names a class is left alone, as by the server. --unbound explains a claim without those
+parts of its class reference that classbind wrote. If the managedFields of the claim do
+not show who wrote them, a note says so.
 
 Registrations and classes come from one of these:
 
@@ -164,7 +165,7 @@ func (o *options) run(ctx context.Context, files world.Files, out io.Writer) err
 		return err
 	}
 	for _, name := range o.claims {
-		d, err := w.Stored(ctx, name.String(), w.ClaimNamespace)
+		d, err := w.Stored(ctx, name.Kind, w.ClaimNamespace, name.Name)
 		if err != nil {
 			return err
 		}

@@ -369,6 +369,35 @@ func TestOddsThatDependOnMore(t *testing.T) {
 	assert.Contains(t, out, "* FastClass/gold")
 }
 
+// TestChooserOfOne has a chooser, which is not asked.
+func TestChooserOfOne(t *testing.T) {
+	classes := documents(strings.Replace(claimKind, "}}",
+		`}, "spec": {"choice": {"strategy": "External", "external": {"host": "chooser.example.org:443", "fields": {"class": [{"path": ".metadata.name"}]}}}}}`, 1), classKind, goldClass)
+	_, item := explained(t, goldClaim, classes)
+	assert.Nil(t, item.Class, "We should not promise a class that a chooser may refuse.")
+	assert.Nil(t, item.Reference)
+	assert.Contains(t, item.Message, "; whether the claim gets it depends on what the chooser answers")
+	out := offline(t, goldClaim, classes).stdout
+	assert.Contains(t, out, "bound to FastClass/gold, or no class\n")
+	assert.NotContains(t, out, "* FastClass/gold")
+}
+
+// TestUnknownAgain has a bound claim whose decision cannot be repeated.
+func TestUnknownAgain(t *testing.T) {
+	bound := strings.Replace(goldClaim, `"spec": {`, `"spec": {"classRef": {"apiVersion": "example.org/v1", "kind": "FastClass", "name": "gold"}, `, 1)
+	for spec, want := range map[string]string{
+		`{"classes": {"fits": [{"name": "Mine", "expression": "request.userInfo.username == 'jane'"}]}}`: "say who with --requester NAME",
+		`{"classes": {"fits": [{"name": "Mine", "expression": "class."}]}}`:                              "classes.fits",
+	} {
+		classes := documents(strings.Replace(claimKind, "}}", `}, "spec": `+spec+"}", 1), classKind, goldClass)
+		_, item := explained(t, bound, classes)
+		require.Equal(t, LeftAlone, item.Outcome, spec)
+		notes := strings.Join(item.Notes, "\n")
+		assert.Contains(t, notes, "which class it would get now is unknown: ", "We should say what the help promises, or why not.")
+		assert.Contains(t, notes, want)
+	}
+}
+
 func TestSettings(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string

@@ -1,8 +1,10 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -12,6 +14,7 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/world"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // explainClass says which class a claim has, what is the matter with it, and which it would get today, and why: it is never bound again.
@@ -23,24 +26,34 @@ func (o *options) explainClass(
 	unsure := v.Unbind(ctx, unbound, managedFields(object))
 	in, err := readAsServer(v.View.Kind, item, unbound)
 	if err != nil {
+		item.noteUnknown(err)
 		return
 	}
 	item.noteClass(v, object, in)
 	named := v.View.Kind.Reader.ReadNamed(item.Claim.Namespace, item.Claim.Name, object)
-	if v.AddRequester(ctx, &in) != nil || v.AddRequester(ctx, &named) != nil ||
-		v.View.Kind.Rules.UsesRequest() && in.Request == nil {
+	err = cmp.Or(v.AddRequester(ctx, &in), v.AddRequester(ctx, &named))
+	if err == nil && v.View.Kind.Rules.UsesRequest() && in.Request == nil {
+		err = errors.New("the expressions of the claim kind look at who creates the claim: say who with --requester NAME")
+	}
+	if err != nil {
+		item.noteUnknown(err)
 		return
 	}
 	decider := w.Decider(o.fresh, nil)
-	if _, refused, err := decider.Check(ctx, v.View, named, object, nil); err == nil && refused != nil {
+	_, refused, unchecked := decider.Check(ctx, v.View, named, object, nil)
+	if refused != nil {
 		o.refuse(item, refused, k.Spec.Reference.Explicit == v1beta1.CheckExplicit)
 	}
 	again, err := decider.Explain(ctx, v.View, in)
+	if unchecked != nil && err == nil {
+		item.note("whether the claim may have its class is unknown: %v", truncate.Error(unchecked))
+	}
 	switch {
 	case err != nil:
+		item.noteUnknown(err)
 	case today && item.Reason == claim.Settled && v.View.Kind.Reader.Reference.GivenByAuthor(object, managedFields(object)):
-		item.Message = "its author, or who restored it, set ." + v.View.Kind.Reader.Reference.Path.String() +
-			"; --unbound explains the claim as if it was not set"
+		item.Message = "its author, or who restored it, set ." + v.View.Kind.Reader.Reference.Path.String()
+		item.hintsUnbound = true
 	case !again.Decision.Drawn() || again.Decision.Unneeded():
 	case today && item.Reason == claim.Settled:
 		item.today(again)
@@ -51,6 +64,11 @@ func (o *options) explainClass(
 		item.note("created now, it would get %q, %s", again.Decision.Class, because(&again))
 		item.Notes = append(item.Notes, unsure...)
 	}
+}
+
+// noteUnknown notes why explain does not say which class a claim that has one would get.
+func (i *Item) noteUnknown(err error) {
+	i.note("which class it would get now is unknown: %v", truncate.Error(err))
 }
 
 // noteClass notes what is the matter with the class that a claim has, and why it got that. in is the claim without its class.
@@ -103,7 +121,7 @@ func (i *Item) today(e selector.Explanation) {
 		return
 	}
 	i.Message = because(&e)
-	if i.OddsDependOn != "" && len(e.Candidates) > 1 {
+	if !isCertain(&e) {
 		return
 	}
 	i.Today = new(selector.NameOf(d.Class))
@@ -122,11 +140,11 @@ func (i *Item) headlineOfClass() string {
 	case !i.again:
 		return has
 	case i.Explanation.Decision.Class == nil:
-		return has + "; created today, it would get none"
+		return has + "; created now, it would get none"
 	case i.Today == nil:
-		return fmt.Sprintf("%s; created today, it would get one of %d classes", has, len(i.Explanation.Candidates))
+		return has + "; created now, it would get " + i.drawn()
 	case i.Has != nil && *i.Has == *i.Today:
 		return has + ", and would get the same today"
 	}
-	return has + "; created today, it would get " + i.Today.String()
+	return has + "; created now, it would get " + i.Today.String()
 }

@@ -69,8 +69,9 @@ type Item struct {
 	InvalidExpressions []world.InvalidExpression `json:"invalidExpressions,omitempty"`
 	Notes              []string                  `json:"notes,omitempty"` // Notes say why the server may decide otherwise.
 
-	again   bool // again reports whether the claim has a class, and the rest is what it would get today.
-	several bool // several reports whether the claim has other ClaimKinds, too, each with its item.
+	again        bool // again reports whether the claim has a class, and the rest is what it would get today.
+	hintsUnbound bool // hintsUnbound reports whether the table hints at --unbound.
+	several      bool // several reports whether the claim has other ClaimKinds, too, each with its item.
 }
 
 func newItem(d world.Document) *Item {

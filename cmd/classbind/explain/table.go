@@ -48,7 +48,11 @@ func (t itemTable) write() {
 		who += ", by " + t.Item.Claim.ClaimKind
 	}
 	fmt.Fprintln(t.out, truncate.Printable(who+": "+t.Item.Headline()))
-	t.line("Because", t.Item.Message)
+	hint := ""
+	if t.Item.hintsUnbound && t.Item.Outcome == LeftAlone && !t.Item.again { // Else the message is another.
+		hint = "; --unbound explains the claim as if it was not set"
+	}
+	t.line("Because", t.Item.Message+hint)
 	t.line("Warning", t.Item.Warning)
 	t.line("Do", t.Item.Do)
 	for _, note := range t.Item.Notes {
@@ -193,11 +197,19 @@ func (t itemTable) line(what, text string) {
 	}
 }
 
+// drawn is the class of a claim that is not certain.
+func (i *Item) drawn() string {
+	if all := i.Explanation.Candidates; len(all) == 1 {
+		return all[0].String() + ", or no class"
+	}
+	return "one of " + output.Count(len(i.Explanation.Candidates), "class")
+}
+
 // Headline says what happens to the claim.
 func (i *Item) Headline() string {
 	switch i.Outcome {
 	case Bound, Unbound:
-		class := "one of " + output.Count(len(i.Explanation.Candidates), "class")
+		class := i.drawn()
 		if i.Class != nil {
 			class = i.Class.String()
 		}

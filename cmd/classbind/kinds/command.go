@@ -60,6 +60,9 @@ exist, and some are defaults.`,
 			if example && len(names) == 0 {
 				return errors.New("--examples: name a preset, such as classbind kinds gateway-api --examples")
 			}
+			if example && format == "table" && c.Flags().Changed("output") {
+				return errors.New(`--output="table": examples are manifests: it must be yaml or json`)
+			}
 			if err := format.Validate(); err != nil {
 				return err
 			}
@@ -90,7 +93,7 @@ func run(out, progress io.Writer, names []string, example bool, format output.Fo
 		return err
 	}
 	_, _ = io.WriteString(progress, notes(presets))
-	if format == "table" && !example {
+	if format == "table" {
 		return format.Print(out, nil, func() string { return list(presets) })
 	}
 	return format.PrintManifests(out, string(text))

@@ -26,11 +26,10 @@ var formats = []string{"table", "json", "yaml"}
 // Format in which a report is printed.
 type Format string
 
-// Add the flag to a command, with more formats than those of all commands.
+// Add the flag to a command, with more formats than those of all commands, which the command adds to the help.
 func (f *Format) Add(c *cobra.Command, more ...string) {
 	all := slices.Concat(formats, more)
-	c.Flags().StringVarP((*string)(f), "output", "o", formats[0], "`format`: table for people, json or yaml for programs"+
-		strings.Join(append([]string{""}, more...), ", "))
+	c.Flags().StringVarP((*string)(f), "output", "o", formats[0], "`format`: table for people, json or yaml for programs")
 	// It fails only for an unknown flag.
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp))
 }

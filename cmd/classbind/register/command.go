@@ -104,7 +104,8 @@ func (o *options) run(c *cobra.Command, args []string) error {
 		return errors.New("name one kind of claims, and then its kinds of classes, such as classbind register Gateway GatewayClass")
 	}
 	named, err := o.named()
-	if err := errors.Join(err, connect.Kinds(args), connect.Validate(c.Flags()), o.output.ValidateManifests()); err != nil {
+	if err := errors.Join(err, connect.Kinds(args), connect.Validate(c.Flags()), world.CheckStdin(o.cluster.Offline),
+		o.output.ValidateManifests()); err != nil {
 		return err
 	}
 	w, err := o.catalog(c)
@@ -138,7 +139,7 @@ func (o *options) run(c *cobra.Command, args []string) error {
 	}
 	name, err := w.nameFor(s.of.name, places[0].Place)
 	if err != nil {
-		return exit.Finding(err)
+		return err
 	}
 	text, err := s.manifest(name, places, w.classKinds)
 	if err != nil {
@@ -240,7 +241,8 @@ func (o *options) filesCatalog(c *cobra.Command) (catalog, error) {
 	return w, nil
 }
 
-// nameFor a ClaimKind of a resource: the resource, unless a ClaimKind with another reference has this name, or a preset does.
+// nameFor a ClaimKind of a resource: the resource, unless a ClaimKind with another reference has this name, or a preset does. It is a
+// finding that there is none.
 func (w catalog) nameFor(resource string, reference v1beta1.Place) (string, error) {
 	name := resource
 	taken := map[string]v1beta1.Place{}
@@ -253,8 +255,8 @@ func (w catalog) nameFor(resource string, reference v1beta1.Place) (string, erro
 	}
 	for _, k := range w.claimKinds {
 		if k.Resource() == resource && k.Spec.Reference.Main() == reference {
-			return "", fmt.Errorf("the ClaimKind %q registers this reference of %s already: "+
-				"add the kinds of classes to its spec.classes.kinds, or delete it first", k.Name, resource)
+			return "", exit.Finding(fmt.Errorf("the ClaimKind %q registers this reference of %s already: "+
+				"add the kinds of classes to its spec.classes.kinds, or delete it first", k.Name, resource))
 		}
 		taken[k.Name] = k.Spec.Reference.Main()
 		if k.Resource() == resource { // Two ClaimKinds of a resource need two annotations for selectors, as that of another name has.
@@ -268,8 +270,8 @@ func (w catalog) nameFor(resource string, reference v1beta1.Place) (string, erro
 		name = strings.ToLower(strings.ReplaceAll(last, "_", "-")) + "." + resource
 	}
 	if _, ok := taken[name]; ok && name != resource {
-		return "", fmt.Errorf("the names %s and %s are taken by other ClaimKinds: write the ClaimKind under another name, "+
-			"with spec.claims.resource: %[1]s", resource, name)
+		return "", exit.Finding(fmt.Errorf("the names %s and %s are taken by other ClaimKinds: write the ClaimKind under another name, "+
+			"with spec.claims.resource: %[1]s", resource, name))
 	}
 	return name, nil
 }

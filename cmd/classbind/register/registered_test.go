@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/selector/fields"
 )
 
@@ -34,6 +35,7 @@ func TestRegistered(t *testing.T) {
 		want    []string
 		without string
 		err     string
+		failed  bool // failed reports whether the error is no finding.
 	}{
 		"OtherReference": {
 			reason: "We should leave the ClaimKind of another reference as it is, and share no annotation with it.",
@@ -107,11 +109,13 @@ func TestRegistered(t *testing.T) {
 			reason: "We should refuse what is no key.",
 			args:   "BucketClaim BucketClass --label a/b/c",
 			err:    `"a/b/c" is no key of a label or an annotation: `,
+			failed: true,
 		},
 		"TwoPlaces": {
 			reason: "We should take one place.",
 			args:   "BucketClaim BucketClass --label a --path .spec.a",
 			err:    "none of the others can be",
+			failed: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,6 +125,7 @@ func TestRegistered(t *testing.T) {
 			if tc.err != "" {
 				require.ErrorContains(t, err, tc.err, tc.reason)
 				assert.Empty(t, out, "We should print nothing that could be applied.")
+				assert.Equal(t, tc.failed, exit.Status(err) == exit.Failed, tc.reason)
 				return
 			}
 			require.NoError(t, err, tc.reason)

@@ -214,7 +214,7 @@ func TestMove(t *testing.T) {
 func newFakeMover(classes *dynamicfake.FakeDynamicClient, registrations fakeRegistrations) (m *mover, out *strings.Builder) {
 	out = &strings.Builder{}
 	return &mover{
-		cluster: &cluster{Cluster: &world.Cluster{API: registrations, Kinds: fakeResources{}}, classes: classes},
+		cluster: &cluster{Cluster: &world.Cluster{API: registrations, Kinds: fakeResources{}}, classes: classes, marks: classes},
 		options: &options{claimKinds: []string{"claims.test"}, timeout: 2 * time.Minute, dryRun: connect.NoDryRun, output: "table"},
 		name:    connect.Name{Kind: "A", Name: "new"}, out: out, progress: io.Discard,
 	}, out
@@ -381,4 +381,18 @@ func TestSlowWrite(t *testing.T) {
 	object.SetName("new")
 	err = c.setMark(t.Context(), newStoredClass(fakeKind("A", "as.test", false).ClassKind, object), nil, false)
 	require.NoError(t, err, "We should know the outcome of a write.")
+}
+
+// TestRequestTimeout has an API server that accepts requests, and never answers.
+func TestRequestTimeout(t *testing.T) {
+	ended := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-ended }))
+	t.Cleanup(func() { close(ended); server.Close() })
+	c, err := newCluster(&rest.Config{Host: server.URL, Timeout: 20 * time.Millisecond})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err = c.class(ctx, fakeKind("A", "as.test", false, "claims.test").ClassKind, "", "new")
+	require.ErrorContains(t, err, "exceeded")
+	require.NoError(t, ctx.Err(), "We should wait for a read no longer than --request-timeout.")
 }

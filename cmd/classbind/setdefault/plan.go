@@ -142,7 +142,7 @@ func (p *plan) checkAgreement(r *registry, defaults []*storedClass, claimKinds, 
 	if len(changes) == 0 {
 		return nil
 	}
-	command := []string{"classbind set-default", strings.Replace(p.target.Arguments(), " ", "/", 1)}
+	command := []string{"classbind set-default", p.target.Arguments()}
 	for _, name := range p.claimKinds {
 		command = append(command, "--for", name)
 	}

@@ -120,7 +120,7 @@ func TestNewPlan(t *testing.T) {
 			target: target(wide), defaults: []*storedClass{old(wide)},
 			want: want{err: []string{
 				"\n  others.test: wides.test/new in the place of wides.test/old\n",
-				"to agree, run: classbind set-default wides.test/new --for claims.test --for others.test",
+				"to agree, run: classbind set-default wides.test new --for claims.test --for others.test",
 			}},
 		},
 		"SecondOfAnother": {
@@ -133,7 +133,7 @@ func TestNewPlan(t *testing.T) {
 			target: target(a), defaults: []*storedClass{old(wide)},
 			want: want{err: []string{
 				"\n  others.test: no default in the place of wides.test/old\n",
-				"classbind set-default as.test/new --for claims.test --leave-without-default others.test",
+				"classbind set-default as.test new --for claims.test --leave-without-default others.test",
 			}},
 		},
 		"TakesOneAndLeavesOne": {

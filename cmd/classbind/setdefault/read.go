@@ -34,7 +34,8 @@ const writeTimeout = time.Minute
 
 type cluster struct {
 	*world.Cluster
-	classes dynamic.Interface
+	// marks writes, and waits longer for an answer than classes, which reads.
+	classes, marks dynamic.Interface
 }
 
 func newCluster(config *rest.Config) (c *cluster, err error) {
@@ -42,9 +43,12 @@ func newCluster(config *rest.Config) (c *cluster, err error) {
 	if c.Cluster, err = world.Connect(config); err != nil {
 		return nil, err
 	}
-	writes := rest.CopyConfig(config)
-	writes.Timeout = writeTimeout // Less would leave the outcome of a write unknown.
-	if c.classes, err = dynamic.NewForConfig(writes); err != nil {
+	patient := rest.CopyConfig(config)
+	patient.Timeout = writeTimeout // Less would leave the outcome of a write unknown.
+	if c.classes, err = dynamic.NewForConfig(config); err == nil {
+		c.marks, err = dynamic.NewForConfig(patient)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("cannot make a client for classes: %w", err)
 	}
 	return c, nil
@@ -125,7 +129,7 @@ func (c *cluster) setMark(ctx context.Context, class *storedClass, to mark, dryR
 	if dryRun {
 		o.DryRun = []string{metav1.DryRunAll}
 	}
-	object, err := c.resource(class.Kind, class.Namespace).Patch(ctx, class.Name, types.MergePatchType, patch, o)
+	object, err := c.marks.Resource(class.Kind.Resource()).Namespace(class.Namespace).Patch(ctx, class.Name, types.MergePatchType, patch, o)
 	if err == nil && newStoredClass(class.Kind, object).Default != (len(to) > 0) {
 		err = errMarkReverted
 	}

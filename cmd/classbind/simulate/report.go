@@ -175,8 +175,8 @@ func (k *Kind) spread() bool {
 	return slices.ContainsFunc(k.Rows, func(r Row) bool { return r.Delta() != 0 })
 }
 
-// Changes reports whether the claims of a kind would get other classes.
-func (k *Kind) Changes() bool { return k.Moved+k.Lost > 0 || k.spread() }
+// Changes reports whether the change matters to the claims of the kind.
+func (k *Kind) Changes() bool { return len(k.Moves) > 0 || k.spread() || k.warned }
 
 // Summary of a kind in a sentence.
 func (k *Kind) Summary() string {
@@ -197,9 +197,6 @@ func (k *Kind) Summary() string {
 	return claims + "none would get another class"
 }
 
-// changes reports whether the change matters to the claims of the kind.
-func (k *Kind) changes() bool { return len(k.Moves) > 0 || k.spread() || k.warned }
-
 // table for people. Without all, the kinds for which nothing changes are one line.
 func (r *Report) table(all bool) string {
 	var parts []string
@@ -209,7 +206,7 @@ func (r *Report) table(all bool) string {
 	same, claims := 0, 0
 	for i := range r.Kinds {
 		k := &r.Kinds[i]
-		if !all && !k.changes() {
+		if !all && !k.Changes() {
 			same, claims = same+1, claims+k.Claims
 			continue
 		}

@@ -136,7 +136,7 @@ func (r *run) compare(ctx context.Context, name string) (*Comparison, error) {
 		kind := k.View.Kind
 		c.remembers, c.limited = c.remembers || kind.Strategy.Depends != "" || kind.Limited, c.limited || kind.Limited
 		for _, note := range k.Notes {
-			c.result.warned = c.result.warned || before != nil && !slices.Contains(before.Notes, note)
+			c.result.warned = c.result.warned || before == nil || !slices.Contains(before.Notes, note)
 			c.result.note("%s", note)
 		}
 	}

@@ -294,3 +294,25 @@ func TestTable(t *testing.T) {
 	assert.False(t, strings.ContainsAny(r.table(true), "\u202e\u009b"), "We should print nothing that turns the text around.")
 	assert.NotContains(t, "\n"+r.table(true), "\n::error::", "We should begin every line.")
 }
+
+// TestAddedKind has a ClaimKind that is wrong and that the change adds.
+func TestAddedKind(t *testing.T) {
+	t.Parallel()
+	added := strings.NewReplacer("claims", "others", "Claim", "Other").Replace(crd) + "---\n" + strings.ReplaceAll(registrations, "claims.test.io", "others.test.io")
+	added, _, _ = strings.Cut(strings.Replace(added, "SPEC", "{claims: {version: v2}}", 1), "---\napiVersion: classbind.io/v1beta1\nkind: ClassKind")
+	report, text, err := simulate(t, "{}", gold+silver+claims, added)
+	require.NoError(t, err, text)
+	require.Len(t, report.Kinds, 2, text)
+	assert.Contains(t, text, `Note: no claim of the kind is bound: the CRD "others.test.io" does not serve the version`, "We should show its notes.")
+	assert.Contains(t, text, "Nothing changes for 1 kind,", "We should show no other kind.")
+}
+
+// TestChooserOfOne has a chooser, which may refuse the only class.
+func TestChooserOfOne(t *testing.T) {
+	t.Parallel()
+	const external = `{choice: {strategy: External, external: {host: "chooser.test.io:443", fields: {class: [{path: .metadata.name}]}}}}`
+	report, text, err := simulate(t, external, gold+claims[:strings.LastIndex(claims, "---")], gold, "--all")
+	require.NoError(t, err, text)
+	assert.Equal(t, 1, report.Kinds[0].Unpredictable, "We should not know whether the claim gets the class: %s", text)
+	assert.Contains(t, text, "depends on what the chooser answers")
+}

@@ -36,16 +36,20 @@ type claimsBody struct {
 	Largest float64
 }
 
-func newClaims(u *url.URL, k *kind, held []stored, all int) claimsBody {
+// newClaims of a kind. A name that is searched for without a namespace is of that given.
+func newClaims(u *url.URL, k *kind, held []stored, all int, namespace string) claimsBody {
 	b := claimsBody{kind: k, All: all, Shown: newList(u, "claims", "claims", held, func(s stored) string {
 		return s.String() + " " + s.Has.String()
 	})}
 	if words := strings.Fields(b.Shown.Query); b.Shown.Found == 0 && len(words) == 1 {
-		namespace, name, found := strings.Cut(words[0], "/")
-		if !found {
-			namespace, name = "", words[0]
+		of, name, found := strings.Cut(words[0], "/")
+		switch {
+		case !found && len(k.Stored) > 0 && k.Stored[0].Namespace == "": // The kind has no namespaces.
+			of, name = "", words[0]
+		case !found:
+			of, name = namespace, words[0]
 		}
-		b.Named = &claimName{k.Name, namespace, name}
+		b.Named = &claimName{k.Name, of, name}
 	}
 	return b
 }
@@ -55,7 +59,7 @@ func (p *pages) claims(s *page, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s.Screen, s.Title, s.Body = "claims", "Claims of "+k.Name, newClaims(r.URL, k, k.Stored, k.Claims)
+	s.Screen, s.Title, s.Body = "claims", "Claims of "+k.Name, newClaims(r.URL, k, k.Stored, k.Claims, p.namespace)
 	return nil
 }
 
@@ -79,7 +83,7 @@ func (p *pages) class(s *page, r *http.Request) error {
 			held = append(held, claim)
 		}
 	}
-	b := newClaims(r.URL, k, held, c.Has)
+	b := newClaims(r.URL, k, held, c.Has, p.namespace)
 	b.Class, b.Largest = c, max(c.Share, c.Expected)
 	s.Screen, s.Title, s.Body = "class", c.String(), b
 	return nil
@@ -107,4 +111,10 @@ func parts(name any) (all []string) {
 		}
 		all, text = append(all, text[:at]), text[at:]
 	}
+}
+
+// isCommand reports whether a shell can run what is to be done. Else it is prose, in which a command may be.
+func isCommand(do string) bool {
+	return (strings.HasPrefix(do, "kubectl ") || strings.HasPrefix(do, "classbind ")) &&
+		!strings.Contains(do, "; ") && !strings.Contains(do, ", and ")
 }

@@ -70,7 +70,7 @@ the URL can read what you may read. An address that other machines reach needs
 	c.Flags().Uint16Var(&o.port, "port", 0, "`port` to serve on; 0 chooses a free port")
 	c.Flags().BoolVar(&o.allowRemote, "allow-remote", false, "allow an address that other machines reach")
 	o.cluster.Add(c)
-	o.cluster.AddNamespace(c, "`namespace` of claims that the page offers first; without it the kubeconfig's")
+	o.cluster.AddNamespace(c, "`namespace` of claims and of changes that name none; without it the kubeconfig's")
 	o.cluster.AddOwn(c, "`namespace` of classbind itself")
 	return c
 }

@@ -68,6 +68,9 @@ var functions = template.FuncMap{
 	"share":      func(o selector.Odds) float64 { return 100 * float64(o.Share) / float64(max(o.Total, 1)) },
 	"first":      func(n int, rows []selector.Candidate) []selector.Candidate { return rows[:min(n, len(rows))] },
 	"evaluation": explain.EvaluationText,
+	"isCommand":  isCommand,
+	"isPage":     func(word string) bool { return word == cluster.InstallPage },
+	"words":      strings.Fields,
 }
 
 func count(n any) string {

@@ -18,6 +18,7 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/simulate"
 	"github.com/classbind/classbind/cmd/classbind/status"
 	"github.com/classbind/classbind/cmd/classbind/world"
+	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -163,7 +164,8 @@ func TestClaims(t *testing.T) {
 		{"shop", "third", of(elsewhere)},
 		{"shop", "fourth", world.Place{Outcome: world.WithoutClass}},
 	}}
-	s := &snapshot{at: time.Now(), kinds: []*kind{k}, status: &status.Report{}}
+	wide := &kind{Name: "claims.b", Claims: 1, Stored: []stored{{"", "first", of(small)}}}
+	s := &snapshot{at: time.Now(), kinds: []*kind{k, wide}, status: &status.Report{}}
 	for name, tc := range map[string]struct {
 		reason    string
 		target    string
@@ -184,6 +186,16 @@ func TestClaims(t *testing.T) {
 			reason: "We should lead to a claim that is not held.",
 			target: "/claims?kind=claims.a&claims-search=web/fifth",
 			has:    []string{"claim?kind=claims.a&amp;name=fifth&amp;namespace=web", "None of 4 claims has these words."},
+		},
+		"NotHeldInTheNamespace": {
+			reason: "We should look for a name without a namespace in that of the flag.",
+			target: "/claims?kind=claims.a&claims-search=fifth",
+			has:    []string{"claim?kind=claims.a&amp;name=fifth&amp;namespace=default", "look for default/fifth"},
+		},
+		"NotHeldWithoutNamespaces": {
+			reason: "We should look for a claim that is in no namespace.",
+			target: "/claims?kind=claims.b&claims-search=fifth",
+			has:    []string{"claim?kind=claims.b&amp;name=fifth&amp;namespace=\"", "look for fifth"},
 		},
 		"Class": {
 			reason: "We should list the claims of one class alone, although another kind has a class of the same name.",
@@ -217,6 +229,22 @@ func TestClaims(t *testing.T) {
 				assert.NotContains(t, text, unwanted, tc.reason)
 			}
 		})
+	}
+}
+
+// TestDo has a button for each command, and a link for a page.
+func TestDo(t *testing.T) {
+	t.Parallel()
+	for do, want := range map[string]string{
+		"kubectl get pods": "<code>kubectl get pods</code> <button",
+		"kubectl describe pods, and kubectl logs with the same": "Do:</span> \nkubectl describe pods, and kubectl logs with the same </p>",
+		"kubectl logs a; or go back: kubectl rollout undo":      "Do:</span> \nkubectl logs a; or go back: kubectl rollout undo </p>",
+		"start a replica":                        "Do:</span> \nstart a replica </p>",
+		"apply it again: " + cluster.InstallPage: `apply it again: <a href="` + cluster.InstallPage + `">` + cluster.InstallPage + "</a> </p>",
+	} {
+		s := &snapshot{status: &status.Report{Sections: []*status.Section{{Findings: []status.Finding{{What: "broken", Do: do}}}}}}
+		_, text := show(t, state{version: 1, snapshot: s}, "/")
+		assert.Contains(t, text, want, do)
 	}
 }
 

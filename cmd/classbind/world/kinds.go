@@ -140,10 +140,10 @@ func (w *World) schemaSource(ctx context.Context) openapi.Source {
 // OfTheCluster is where a claim of the cluster was read from.
 const OfTheCluster = "the cluster"
 
-// Stored reads a claim of the cluster, KIND/NAME, where KIND is a name of its resource. It is read in the version for which the paths of
+// Stored reads a claim of the cluster. kind is a name of its resource. The claim is read in the version for which the paths of
 // its ClaimKind are written, so that the API server converts it, as it does for the webhook.
-func (w *World) Stored(ctx context.Context, arg, namespace string) (d Document, err error) {
-	kind, name, _ := strings.Cut(arg, "/")
+func (w *World) Stored(ctx context.Context, kind, namespace, name string) (d Document, err error) {
+	arg := kind + "/" + name
 	_, found, err := w.Named(ctx, kind)
 	if err != nil {
 		return d, fmt.Errorf("%q: %w", arg, err)

@@ -134,14 +134,16 @@ func (r *fileReader) readPath(ctx context.Context, named string) (all Manifests,
 		return nil, fmt.Errorf("cannot read: %w", err)
 	}
 	defer func() { _ = root.Close() }()
-	read, patches, folders := false, map[string]bool{}, []string(nil)
+	read, patches, folders := false, map[string]bool{}, 0
 	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		file, extension := filepath.Join(named, name), strings.TrimPrefix(filepath.Ext(name), ".")
 		switch {
 		case err != nil:
 			return fmt.Errorf("cannot read %q: %w", file, err)
 		case entry.IsDir() && name != "." && !r.Recursive:
-			folders = append(folders, file)
+			if !strings.HasPrefix(entry.Name(), ".") { // Such as .git.
+				folders++
+			}
 			return fs.SkipDir
 		case entry.IsDir() && r.skip != nil:
 			addPatches(ctx, patches, root, name)
@@ -167,7 +169,7 @@ func (r *fileReader) readPath(ctx context.Context, named string) (all Manifests,
 		return err
 	})
 	if err == nil {
-		err = r.unread(named, len(folders), read)
+		err = r.unread(named, folders, read)
 	}
 	return all, err
 }

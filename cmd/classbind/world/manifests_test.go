@@ -120,9 +120,12 @@ func TestDefaults(t *testing.T) {
 // TestFolders reads the folders in a folder only if it is to.
 func TestFolders(t *testing.T) {
 	t.Chdir(t.TempDir())
+	require.NoError(t, os.MkdirAll("all/.git", 0o700))
+	_, err := Files{Progress: io.Discard}.Manifests(t.Context(), []string{"all"})
+	require.EqualError(t, err, `cannot read "all": the folder has no file that ends in .yaml, .yml or .json`, "We should not count hidden folders.")
 	require.NoError(t, os.MkdirAll("all/deep", 0o700))
 	require.NoError(t, os.WriteFile("all/deep/a.yaml", []byte("{apiVersion: v1, kind: A}"), 0o600))
-	_, err := Files{Progress: io.Discard}.Manifests(t.Context(), []string{"all"})
+	_, err = Files{Progress: io.Discard}.Manifests(t.Context(), []string{"all"})
 	require.ErrorContains(t, err, "the folder has no file that ends in .yaml, .yml or .json, but 1 folder: -R reads folders, too")
 
 	require.NoError(t, os.WriteFile("all/b.yaml", []byte("{apiVersion: v1, kind: B}"), 0o600))

@@ -78,13 +78,14 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 	return r, k.AddRequester(ctx, &r.in)
 }
 
-// Predictable reports whether every replica gives the claim the same class at every time. A decided claim may have a choice of one.
+// Predictable reports whether every replica gives the claim the same class at every time. A decided claim may have a choice of one, which
+// a chooser may refuse.
 func (r *Recreated) Predictable() bool {
 	if r == nil {
 		return true
 	}
 	k := r.kind.View.Kind
-	return !k.Limited && (r.sole || k.Strategy.Depends == "" && !r.fresh)
+	return !k.Limited && (r.sole && k.External == nil || k.Strategy.Depends == "" && !r.fresh)
 }
 
 // Decide on the claim, and say why it gets no class. It is an error if that is unknown, as where a right is missing. nil is a claim that no
