@@ -52,7 +52,7 @@ var advised = map[string]string{
 	"kubectl create clusterrole x --verb=get":                "TestClassKindsNotPermitted",
 	"kubectl label clusterrole x x=true":                     "TestClassKindsNotPermitted",
 	// They only show something, need a decision of people, or a broken installation.
-	"kubectl annotate storageclass":                                                   "",
+	"kubectl annotate x":                                                              "",
 	"kubectl annotate x x-":                                                           "",
 	"kubectl auth can-i list claimkinds.classbind.io":                                 "",
 	"kubectl delete lease x --namespace x":                                            "",
