@@ -151,7 +151,7 @@ func (w *world) connect(t testing.TB) {
 
 func (w *world) question(names ...string) *selector.Question {
 	claims := selectortest.ClaimKind(func(s *v1beta1.ClaimKindSpec) {
-		s.Choice = v1beta1.Choice{Strategy: v1beta1.ByChooser, External: w.external}
+		s.Choice = v1beta1.Choice{Strategy: v1beta1.ExternalStrategy, External: w.external}
 	})
 	claims.Name = "claims.test"
 	classes := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.test"}}
