@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
@@ -17,10 +19,10 @@ import (
 // Question is what a chooser is asked about a claim.
 type Question struct {
 	Kind *ClaimKind
-	// Namespace of the claim.
-	Namespace string
-	Seed      uint64
-	DryRun    bool
+	// Namespace of the claim, and Key of those that share its part of the calls: the namespace, or the author of claims without one.
+	Namespace, Key string
+	Seed           uint64
+	DryRun, Stored bool
 	// Claim has the fields that the chooser learns, as JSON.
 	Claim string
 	// Candidates are in the order of the draw: one at least, and MaxChooserCandidates at most.
@@ -30,8 +32,9 @@ type Question struct {
 // Answer of a chooser.
 type Answer struct {
 	Outcome ChoiceOutcome
-	// Unavailable is, with ChooserUnavailable, the reason in a word.
+	// Unavailable is, with ChooserUnavailable, the reason in a word. OwnDoing reports whether claims of the same key are the cause.
 	Unavailable string
+	OwnDoing    bool
 	// Order has the best candidates first, with ChooserOrdered. Exclusive reports whether the claim may have no other.
 	Order     []*inventory.Class
 	Exclusive bool
@@ -63,26 +66,40 @@ const (
 var errManyRefused = errors.New(
 	"so many of the classes that match are not allowed that the others were not checked: narrow the selector")
 
+// ErrOwnDoing means that a chooser is unavailable to a claim because of other claims of its namespace, or of its author.
+var ErrOwnDoing = errors.New("because of other claims of the same namespace or author; try again in a moment")
+
 // choose asks the chooser about the candidates from the first on, and gives the claim the best that still has room. A claim that is stored
-// waits while the chooser is busy: no request waits for it.
+// waits while the chooser is busy: no request waits for it. Claims of the chooser's own namespace never fail: it may need them to start.
 func (d *Decider) choose(ctx context.Context, out *outside, o *order, decision *Decision, first candidate, mode Mode) (err error) {
 	kind, ranked := o.view.Kind, []candidate{first}
-	if d.Choose == nil {
+	shown := kind.Rules.Shown.Claim(o.claim.Object)
+	switch {
+	case len(shown) > v1beta1.MaxChooserClaimBytes:
+		decision.Claim.Problems = field.ErrorList{{Type: field.ErrorTypeTooLong, Field: "spec", Detail: fmt.Sprintf(
+			"the fields that the chooser of claim kind %q reads must not have more than %d bytes together, as JSON",
+			kind.Name, v1beta1.MaxChooserClaimBytes)}}
+		return nil
+	case d.Choose == nil:
 		decision.Choice.Outcome = ChooserNotAsked
-	} else {
+	default:
 		if ranked, err = d.choosable(ctx, out, o, decision, first); err != nil {
 			return err
 		}
-		if decision.Choice = d.ask(ctx, out, o, ranked, mode); decision.Choice.Outcome == ChooserOrdered {
+		if decision.Choice = d.ask(ctx, out, o, ranked, shown, mode); decision.Choice.Outcome == ChooserOrdered {
 			ranked = decision.Choice.rank(ranked)
 		}
 	}
-	isBusy := decision.Choice.Unavailable == v1beta1.ReasonBusy
+	choice := &decision.Choice
+	mustAnswer := kind.External.WhenUnavailable == v1beta1.UnavailableFail || mode.Stored && choice.Unavailable == v1beta1.ReasonBusy
 	switch {
-	case decision.Choice.Outcome == ChooserNone:
+	case choice.Outcome == ChooserNone:
 		return nil
-	case decision.Choice.Unavailable != "" && (kind.External.WhenUnavailable == v1beta1.UnavailableFail || mode.Stored && isBusy):
-		return fmt.Errorf("the chooser of claim kind %q is unavailable (%s); try again in a moment", kind.Name, decision.Choice.Unavailable)
+	case choice.Outcome != ChooserUnavailable, choice.Unavailable == v1beta1.ReasonOwnNamespace, !mustAnswer:
+	case choice.OwnDoing:
+		return fmt.Errorf("the chooser of claim kind %q is unavailable (%s) %w", kind.Name, choice.Unavailable, ErrOwnDoing)
+	default:
+		return fmt.Errorf("the chooser of claim kind %q is unavailable (%s); try again in a moment", kind.Name, choice.Unavailable)
 	}
 	for _, c := range ranked {
 		if mode.DryRun || d.commit(kind, o.claim.Claim, c) {
@@ -94,21 +111,27 @@ func (d *Decider) choose(ctx context.Context, out *outside, o *order, decision *
 }
 
 // choosable are the candidates that the chooser is asked about, in the order of the draw. Where they cost too much CPU to judge, or gates
-// refuse too many, these are the first of them.
+// refuse too many or are slow, these are the first of them. Gates leave the chooser its time.
 func (d *Decider) choosable(
 	ctx context.Context, out *outside, o *order, decision *Decision, next candidate,
 ) (all []candidate, err error) {
 	problems, unjudged := decision.Claim.Problems, decision.Unjudged
+	gates := ctx
+	if until := out.until(ctx); !until.IsZero() {
+		within, cancel := context.WithDeadline(ctx, until.Add(-o.view.Kind.External.Wait()))
+		defer cancel()
+		gates = within
+	}
 	defer func() { decision.Claim.Problems, decision.Unjudged = problems, unjudged }()
 	for seat := next.seat; next.class != nil && next.seat == seat; {
 		if all = append(all, next); len(all) == v1beta1.MaxChooserCandidates {
 			break
 		}
-		if next = o.next(ctx, decision, next.class); next.class != nil {
-			next, err = d.admitted(ctx, out, o, decision, next)
+		if next = o.next(gates, decision, next.class); next.class != nil {
+			next, err = d.admitted(gates, out, o, decision, next)
 		}
 		switch spent := o.claim.facts != nil && o.claim.facts.budget.Left == 0; {
-		case spent, errors.Is(err, errManyRefused):
+		case spent, errors.Is(err, errManyRefused), err != nil && gates.Err() != nil && ctx.Err() == nil:
 			return all, nil
 		case err != nil:
 			return nil, err
@@ -117,11 +140,13 @@ func (d *Decider) choosable(
 	return all, nil
 }
 
-func (d *Decider) ask(ctx context.Context, out *outside, o *order, candidates []candidate, mode Mode) Answer {
-	kind := o.view.Kind
+func (d *Decider) ask(ctx context.Context, out *outside, o *order, candidates []candidate, shown string, mode Mode) Answer {
 	question := Question{
-		Kind: kind, Namespace: o.claim.Namespace, Seed: o.seed, DryRun: mode.DryRun, Claim: kind.Rules.Shown.Claim(o.claim.Object),
-		Candidates: make([]*inventory.Class, len(candidates)),
+		Kind: o.view.Kind, Namespace: o.claim.Namespace, Key: o.claim.Namespace, Seed: o.seed, DryRun: mode.DryRun, Stored: mode.Stored,
+		Claim: shown, Candidates: make([]*inventory.Class, len(candidates)),
+	}
+	if question.Key == "" && o.claim.Requester != nil {
+		question.Key = o.claim.Requester.User
 	}
 	for i, c := range candidates {
 		question.Candidates[i] = c.class
@@ -157,7 +182,9 @@ func (d *Decision) choiceText() string {
 			truncate.String(a.Message, v1beta1.MaxChooserMessageBytes))
 	case a.Outcome == ChooserOrdered && d.Class == nil:
 		return fmt.Sprintf("the chooser of claim kind %q gives this claim only classes without room", name)
-	case a.Outcome == ChooserUnavailable:
+	case a.Outcome != "" && d.Class == nil:
+		return fmt.Sprintf("other claims took the room of all classes that are left for this claim of %q", name)
+	case a.Outcome == ChooserUnavailable && a.Unavailable != v1beta1.ReasonOwnNamespace:
 		return fmt.Sprintf("the chooser of claim kind %q is unavailable (%s), so that the class was drawn without it", name, a.Unavailable)
 	}
 	return ""

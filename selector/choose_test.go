@@ -7,11 +7,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/access"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 )
@@ -102,6 +106,17 @@ func TestChooser(t *testing.T) {
 			class:   first,
 			warning: "is unavailable (Timeout), so that the class was drawn without it",
 		},
+		"DrawFull": {
+			reason:  "A claim whose classes others took meanwhile should not be said to have one.",
+			answer:  Answer{Outcome: ChooserUnavailable, Unavailable: "Timeout"},
+			full:    []string{"a", "b", "c"},
+			warning: "other claims took the room of all classes that are left",
+		},
+		"OwnNamespace": {
+			reason: "A claim in the namespace of the chooser should be drawn without a warning.",
+			answer: Answer{Outcome: ChooserUnavailable, Unavailable: v1beta1.ReasonOwnNamespace},
+			class:  first,
+		},
 		"Gate": {
 			reason: "A class that the claim may not use should not be given.",
 			order:  []string{others[0], others[1]},
@@ -132,7 +147,10 @@ func TestChooser(t *testing.T) {
 				}
 				return a
 			}}
+			d.Waits = waitsFor(outdated(view))
 			got := decided(t, &d, view, in, Mode{})
+			assert.Equal(t, got.Class == nil && tc.answer.Outcome != ChooserNone, IsFull(&got), "A claim without room should wait for it.")
+			assert.Equal(t, tc.answer.Outcome == ChooserNone, got.Reason() == "NoClassByChooser", "The audit log should say who gave none.")
 			assert.Equal(t, 1, asked, "The chooser should be asked once.")
 			if tc.class == "" {
 				assert.Nil(t, got.Class, tc.reason)
@@ -153,10 +171,16 @@ func TestChooserFails(t *testing.T) {
 	view := chosen("", "{}").view()
 	view.Kind.External.WhenUnavailable = v1beta1.UnavailableFail
 	in := view.Kind.Reader.Read("team", "db", map[string]any{"spec": all(map[string]any{})})
-	d := Decider{Choose: func(context.Context, *Question) Answer {
-		return Answer{Outcome: ChooserUnavailable, Unavailable: "Busy"}
-	}}
+	answer := Answer{Outcome: ChooserUnavailable, Unavailable: v1beta1.ReasonOwnNamespace}
+	d := Decider{Choose: func(context.Context, *Question) Answer { return answer }}
+	assert.NotNil(t, decided(t, &d, view, in, Mode{}).Class, "A claim in the chooser's own namespace should never fail for it.")
+	answer = Answer{Outcome: ChooserUnavailable, Unavailable: "Busy", OwnDoing: true}
 	_, err := d.Decide(t.Context(), view, in, Mode{})
+	require.ErrorIs(t, err, ErrOwnDoing, "What a namespace causes should not be an outage.")
+	require.ErrorContains(t, err, "is unavailable (Busy) because of other claims of the same namespace or author; try again in a moment")
+	answer.OwnDoing = false
+	_, err = d.Decide(t.Context(), view, in, Mode{})
+	require.NotErrorIs(t, err, ErrOwnDoing)
 	require.EqualError(t, err, `the chooser of claim kind "postgresqlinstances.database.crossplane.io" is unavailable (Busy); try again in a moment`)
 	view.Kind.External.WhenUnavailable = v1beta1.UnavailableDraw
 	_, err = d.Decide(t.Context(), view, in, Mode{Stored: true})
@@ -202,6 +226,96 @@ func TestQuestion(t *testing.T) {
 		"classSelector": map[string]any{"matchLabels": map[string]any{"all": "no"}},
 	}})
 	assert.Nil(t, decided(t, &d, view, none, Mode{}).Class)
+}
+
+// TestChooserAskedOnce has a claim wait for a class that its chooser then does not give it.
+func TestChooserAskedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		newer := chosen("", "{}").view()
+		empty := NewView(newer.Kind, []*inventory.Classes{inventory.NewClasses(newer.All[0].Kind, nil)})
+		asked := 0
+		d := Decider{Waits: newWaits(func() Snapshot { // The classes change all the time.
+			return Snapshot{newer.Kind.Name: outdated(NewView(newer.Kind, newer.All))}
+		}), Choose: func(context.Context, *Question) Answer {
+			asked++
+			return Answer{Outcome: ChooserNone}
+		}}
+		in := empty.Kind.Reader.Read("team", "db", map[string]any{"spec": all(map[string]any{})})
+		got := decided(t, &d, outdated(empty), in, Mode{})
+		assert.Nil(t, got.Class)
+		assert.Equal(t, ChooserNone, got.Choice.Outcome)
+		assert.Equal(t, 1, asked)
+	})
+}
+
+// TestSlowGate has a gate that takes all of the time after the second class.
+func TestSlowGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		view := chosen("classes: {use: {subject: Namespace}}", "{}").view()
+		in := view.Kind.Reader.Read("team", "db", map[string]any{"spec": all(map[string]any{})})
+		asked, slowFrom := 0, 2
+		gate := Test{Reason: "NotAllowed", Drops: func(ctx context.Context, _ Subject, _ *inventory.Class) (bool, error) {
+			if asked++; asked > slowFrom {
+				<-ctx.Done()
+				return true, ctx.Err()
+			}
+			return false, nil
+		}}
+		began := time.Now()
+		d := Decider{Gates: []Test{gate}, Deadline: func(context.Context) time.Time { return began.Add(10 * time.Second) }}
+		d.Choose = func(ctx context.Context, q *Question) Answer {
+			until, _ := ctx.Deadline()
+			assert.Equal(t, view.Kind.External.Wait(), time.Until(until), "The chooser should have its time.")
+			assert.Len(t, q.Candidates, 2, "It should be asked about those that are known to be allowed.")
+			return Answer{Outcome: ChooserOrdered, Order: q.Candidates[1:]}
+		}
+		assert.NotNil(t, decided(t, &d, view, in, Mode{}).Class)
+		asked, slowFrom, began = 0, 0, time.Now()
+		_, err := d.Decide(t.Context(), view, in, Mode{})
+		require.ErrorIs(t, err, context.DeadlineExceeded, "Without one, the claim should not be said to have no class.")
+	})
+}
+
+func TestShown(t *testing.T) {
+	view := chosen("", "{}").view()
+	d := Decider{Choose: func(_ context.Context, q *Question) Answer {
+		return Answer{Outcome: ChooserNone, Message: q.Claim + " for " + q.Key}
+	}}
+	for name, tc := range map[string]struct {
+		reason    string
+		content   map[string]any
+		namespace string
+		want      string
+	}{
+		"Namespace": {
+			reason:    "We should show what is named alone, with what is HTML as it is.",
+			content:   map[string]any{"metadata": map[string]any{"annotations": map[string]any{"a/b": "<&>"}}, "spec": all(map[string]any{"x": "y"})},
+			namespace: "team",
+			want:      `{"metadata":{"annotations":{"a/b":"<&>"}}} for team`,
+		},
+		"NoNamespace": {
+			reason:  "We should have the author stand for a claim without a namespace.",
+			content: map[string]any{"spec": all(map[string]any{"size": int64(3)})},
+			want:    `{"spec":{"size":3}} for ann`,
+		},
+		"Long": {
+			reason: "We should refuse a claim with long fields.",
+			content: map[string]any{
+				"metadata": map[string]any{"annotations": map[string]any{"a/b": strings.Repeat("\x01", 11_000)}}, "spec": all(map[string]any{}),
+			},
+			want: "must not have more than 65536 bytes together",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := view.Kind.Reader.Read(tc.namespace, "db", tc.content)
+			in.Requester = access.NewSubject(&authenticationv1.UserInfo{Username: "ann"})
+			got := decided(t, &d, view, in, Mode{})
+			assert.Equal(t, name == "Long", !got.Drawn(), tc.reason)
+			assert.Contains(t, got.Choice.Message+got.Warning(), tc.want, tc.reason)
+			without := decided(t, new(Decider), view, in, Mode{Stored: true, DryRun: true})
+			assert.Equal(t, name == "Long", !without.Drawn(), "We should know that without a chooser.")
+		})
+	}
 }
 
 // TestChooserAtRandom judges 5,000 claims from their history: whatever a chooser answers, each has a class that it may use, that fits it, that

@@ -172,7 +172,7 @@ func (d *Decider) order(out *outside, claim Subject, decision *Decision, mode Mo
 	}
 	return order{
 		view: claim.View, claim: claim, seed: kind.Seed(claim.Claim, fresh), granted: d.granted(kind, claim.Claim), out: out,
-		hides: kind.Use != "" && (isGated || mode.Stored && mode.DryRun), keeps: isGated || kind.External != nil,
+		gated: isGated, hides: kind.Use != "" && (isGated || mode.Stored && mode.DryRun), keeps: isGated || kind.External != nil,
 		remembers: isGated || decision.answers != nil || !mode.DryRun && (kind.memory != nil || kind.Limited),
 	}
 }
@@ -184,7 +184,7 @@ func (d *Decider) admitted(
 	kind, claim := order.view.Kind, order.claim
 	for unlikely := 0; best.class != nil && order.keeps; {
 		gate, asked := decision.answers[best.class]
-		if !asked && !best.admitted {
+		if !asked && !best.admitted && order.gated {
 			var err error
 			if gate, err = d.refusingInTime(ctx, out, claim, best.class); err != nil {
 				return best, err

@@ -51,7 +51,7 @@ type Decision struct {
 	Unjudged, Skipped int
 	// Usable are some of the classes that a claim that gets none may use, where it may not use all. It is nil where that is not known.
 	Usable []*inventory.Class
-	// Refused are the candidates before Class in the order of the draw.
+	// Refused are the candidates that gates dropped, in the order of the draw. With a chooser, some may come after Class.
 	Refused []Refusal
 	// answers are, if the decision is explained, the gate that refuses a candidate, nil where none does, of all candidates.
 	answers map[*inventory.Class]*Test
@@ -66,7 +66,7 @@ type Decision struct {
 // forgetDraw makes room for the outcome of another draw.
 func (d *Decision) forgetDraw() {
 	d.Candidates, d.Dropped, d.DropErr, d.dropErr, d.cordoned, d.Refused = 0, nil, nil, nil, nil, nil
-	d.Unjudged, d.Skipped, d.Lacks = 0, 0, ""
+	d.Unjudged, d.Skipped, d.Lacks, d.Choice = 0, 0, "", Answer{}
 }
 
 // Drawn reports whether there was a draw, with or without a candidate.
@@ -106,7 +106,7 @@ func (d *Decision) Warning() string {
 	case d.Unneeded():
 	case d.Class == nil:
 		warning = d.unmatched()
-	case d.Choice.Outcome == ChooserUnavailable:
+	case d.choiceText() != "":
 		warning = d.choiceText()
 	case d.asks() == nil && d.Candidates > 1 && d.View.Kind.Use == "": // It must not learn of those that it may not use.
 		warning = fmt.Sprintf("%d classes are marked default for %q, and %q was drawn: leave the mark on one of them",
@@ -184,6 +184,8 @@ func (d *Decision) Reason() string {
 		return d.Claim.LeftAlone
 	case len(d.Claim.Problems) > 0:
 		return "MalformedClaim"
+	case d.Choice.Outcome == ChooserNone:
+		return "NoClassByChooser"
 	case d.Class == nil && d.asks() == nil && d.only == nil:
 		return "NoDefaultClass"
 	case d.Class == nil:
@@ -203,8 +205,11 @@ func (d *Decision) DroppedText() string {
 	return d.dropped(func(reason, _ string, n int) string { return fmt.Sprintf("%s=%d", reason, n) }, ",")
 }
 
-// IsFull reports whether a claim gets no class, and at least one had no room for it.
-func IsFull(d *Decision) bool { return d.Drawn() && d.Class == nil && droppedBy(d, reasonFull) }
+// IsFull reports whether a claim gets no class, and at least one had no room for it. Those that a chooser left it had room before.
+func IsFull(d *Decision) bool {
+	isTaken := d.Choice.Outcome != "" && d.Choice.Outcome != ChooserNone
+	return d.Drawn() && d.Class == nil && (isTaken || droppedBy(d, reasonFull))
+}
 
 // droppedBy reports whether the test with this reason dropped a class.
 func droppedBy(d *Decision, reason string) bool {

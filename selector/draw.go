@@ -94,7 +94,7 @@ var strategies = map[v1beta1.Strategy]Strategy{
 	// Those with a score are ranked by it: see facts.rank.
 	v1beta1.LowestScore:  {Weighted: true, place: byWeight},
 	v1beta1.HighestScore: {Weighted: true, place: byWeight},
-	v1beta1.ByChooser: {
+	v1beta1.ExternalStrategy: {
 		Weighted: true, Depends: "what the chooser answers", Webhook: "only the chooser knows which class a claim gets", place: byWeight,
 	},
 	v1beta1.RoundRobin: {
@@ -184,9 +184,9 @@ type order struct {
 	seed  uint64
 	// granted is what roles allow the claim to use.
 	granted *access.Granted
-	// hides reports whether the claim may not use all classes, keeps whether a gate may refuse the first, and remembers whether classes may
-	// be judged again.
-	hides, keeps, remembers bool
+	// gated reports whether a gate may refuse the first, hides whether the claim may not use all classes, keeps whether a gate or a chooser
+	// may need those after the first, and remembers whether classes may be judged again.
+	gated, hides, keeps, remembers bool
 	// most is how many candidates are enough, whichever the draw prefers; 0, all matter.
 	most int
 	out  *outside

@@ -97,6 +97,8 @@ func (d *Decider) drawAgain(ctx context.Context, out *outside, decision *Decisio
 		}
 		if decision.Class != nil {
 			decision.Waited = WaitFound
+		}
+		if decision.Class != nil || decision.Choice.Outcome != "" { // A chooser is asked once.
 			return nil
 		}
 		pause = max(v1beta1.MinClassWaitPause, time.Duration(v1beta1.ClassWaits.InFlight)*d.now().Sub(began))
@@ -133,11 +135,16 @@ func (o *outside) leave() {
 // context for a question. The place is given back while it is asked: that may take long.
 func (o *outside) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	o.leave()
-	if o.decider.Deadline == nil {
+	if o.until(ctx).IsZero() {
 		return ctx, func() {}
 	}
-	if o.deadline.IsZero() {
+	return context.WithDeadline(ctx, o.deadline)
+}
+
+// until is the deadline, zero without one.
+func (o *outside) until(ctx context.Context) time.Time {
+	if o.deadline.IsZero() && o.decider.Deadline != nil {
 		o.deadline = o.decider.Deadline(ctx)
 	}
-	return context.WithDeadline(ctx, o.deadline)
+	return o.deadline
 }

@@ -96,7 +96,8 @@ func (b *Binder) review(ctx context.Context, v *verdict) (_ *admissionv1.Admissi
 	if err = readRequest(ctx, view.Kind, &in); err != nil {
 		return nil, err
 	}
-	if view.Kind.Use == v1beta1.UseByRequester && in.LeftAlone == "" {
+	isOfUser := view.Kind.External != nil && request.Namespace == "" // So one user's claims hold up no other's at the chooser.
+	if (view.Kind.Use == v1beta1.UseByRequester || isOfUser) && in.LeftAlone == "" {
 		user, err := decodeUser(arrivalOf(ctx).user)
 		if err != nil {
 			return nil, err

@@ -799,6 +799,46 @@ func TestWhoMayUse(t *testing.T) {
 	}
 }
 
+// TestChooserUnavailable has a chooser that too many claims ask, for claims with a namespace and without.
+func TestChooserUnavailable(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason, namespace string
+		ownDoing          bool
+		code              int
+		key               string
+	}{
+		"OwnDoing": {
+			reason:    "We should refuse what other claims of the namespace cause: 503 would let it pass with failurePolicy Ignore.",
+			namespace: "team-a",
+			ownDoing:  true,
+			code:      http.StatusTooManyRequests,
+			key:       "team-a",
+		},
+		"Busy":        {reason: "We should let the failurePolicy decide else.", namespace: "team-a", code: http.StatusServiceUnavailable, key: "team-a"},
+		"NoNamespace": {reason: "We should have its author stand for it.", ownDoing: true, code: http.StatusTooManyRequests, key: "jane"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			binder := newBinder(t, newInventory(newClaimKind(func(s *v1beta1.ClaimKindSpec) {
+				s.Choice.Strategy = v1beta1.ExternalStrategy
+				s.Choice.External = &v1beta1.External{Host: "chooser.example.org:443", WhenUnavailable: v1beta1.UnavailableFail}
+			}), index(sqlClasses, "gold tier=gold")))
+			binder.Decider.Choose = func(_ context.Context, q *selector.Question) selector.Answer {
+				assert.Equal(t, tc.key, q.Key)
+				return selector.Answer{Outcome: selector.ChooserUnavailable, Unavailable: v1beta1.ReasonBusy, OwnDoing: tc.ownDoing}
+			}
+			request := newRequest(wantsGold)
+			request.Namespace = tc.namespace
+			w := posted(&Handler{Review: named(binder)}, strings.Replace(asBody(t, request), `"userInfo":{}`, `"userInfo":{"username":"jane"}`, 1))
+			code := w.Code
+			if review := (admissionv1.AdmissionReview{}); code == http.StatusOK {
+				require.NoError(t, json.Unmarshal(w.Body.Bytes(), &review))
+				code = int(review.Response.Result.Code)
+			}
+			assert.Equal(t, tc.code, code, tc.reason)
+		})
+	}
+}
+
 func TestCheck(t *testing.T) {
 	named := func(kind, name string) string {
 		return `{"spec":{"size":2,"classRef":{"apiVersion":"example.org/v1","kind":"` + kind + `","name":"` + name + `"}}}`

@@ -74,7 +74,7 @@ func (b *Binder) Check(ctx context.Context, request *admissionv1.AdmissionReques
 
 // refuseClaim answers a claim that may not have the class that it names, or of whose namespace there are too many.
 func refuseClaim(request *admissionv1.AdmissionRequest, refused *selector.Refused, err error) (*admissionv1.AdmissionResponse, error) {
-	if errors.Is(err, errTooManyOfNamespace) || errors.Is(err, fair.ErrKeyFull) {
+	if errors.Is(err, errTooManyOfNamespace) || errors.Is(err, fair.ErrKeyFull) || errors.Is(err, selector.ErrOwnDoing) {
 		// Not 503, which Ignore would let pass: who asks for much could pass Deny by it.
 		return denied(apierrors.NewTooManyRequests(err.Error(), 1), "TooManyRequests"), nil
 	}

@@ -669,7 +669,7 @@ func TestReviewsEndInTime(t *testing.T) {
 		"Choose": func(b *Binder, i *selector.Inventory) {
 			i.SetClasses(index(sqlClasses, "gold tier=gold"))
 			i.SetClaimKind(newClaimKind(func(s *v1beta1.ClaimKindSpec) {
-				s.Choice.Strategy = v1beta1.ByChooser
+				s.Choice.Strategy = v1beta1.ExternalStrategy
 				s.Choice.External = &v1beta1.External{Host: "chooser.example.org:443", WhenUnavailable: v1beta1.UnavailableFail}
 			}))
 			b.Decider.Choose = func(ctx context.Context, _ *selector.Question) selector.Answer {

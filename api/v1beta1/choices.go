@@ -51,14 +51,14 @@ type Strategy string
 
 // The strategies.
 const (
-	Random         Strategy = "Random"
-	WeightedRandom Strategy = "WeightedRandom"
-	HighestWeight  Strategy = "HighestWeight"
-	LeastClaims    Strategy = "LeastClaims"
-	RoundRobin     Strategy = "RoundRobin"
-	LowestScore    Strategy = "LowestScore"
-	HighestScore   Strategy = "HighestScore"
-	ByChooser      Strategy = "External"
+	Random           Strategy = "Random"
+	WeightedRandom   Strategy = "WeightedRandom"
+	HighestWeight    Strategy = "HighestWeight"
+	LeastClaims      Strategy = "LeastClaims"
+	RoundRobin       Strategy = "RoundRobin"
+	LowestScore      Strategy = "LowestScore"
+	HighestScore     Strategy = "HighestScore"
+	ExternalStrategy Strategy = "External"
 )
 
 // SeedSource is where the seed of a draw comes from.

@@ -14,8 +14,8 @@ const DefaultChooserTimeout = 200 * time.Millisecond
 // +kubebuilder:validation:XValidation:rule="has(self.service) != has(self.host)",message="name either the service or the host of the chooser",fieldPath=".service"
 type External struct {
 	// Service is the Service of the chooser in this cluster. Its name is that of its certificate, too:
-	// NAME.NAMESPACE.svc. Claims in its namespace never ask the chooser: they get what
-	// whenUnavailable says. Example: {namespace: prices, name: chooser, port: 8443}
+	// NAME.NAMESPACE.svc. Claims in its namespace never ask the chooser: they get a class by weight,
+	// whatever whenUnavailable says, without a warning. Example: {namespace: prices, name: chooser, port: 8443}
 	// +optional
 	Service *ChooserService `json:"service,omitempty"`
 
@@ -48,12 +48,14 @@ type External struct {
 
 	// WhenUnavailable says what a claim gets if the chooser does not answer, or if its answer is
 	// invalid. With Draw, it gets a class by weight, as with WeightedRandom, and a warning says so.
-	// With Fail, classbind answers 503, and admission.failurePolicy decides. Example: Fail
+	// With Fail, classbind answers 503, and admission.failurePolicy decides; or 429, if other claims
+	// of the namespace are the cause. Example: Fail
 	// +kubebuilder:default=Draw
 	// +optional
 	WhenUnavailable WhenUnavailable `json:"whenUnavailable,omitempty"`
 
-	// Fields are what the chooser learns about a claim and its candidates.
+	// Fields are what the chooser learns about a claim and its candidates. As JSON, those of a claim may
+	// have 64 KiB together. A class with more than 1925 bytes is left out: it comes after the others.
 	// Example: {claim: [{path: .spec.nodes}], class: [{path: .metadata.name}, {path: .spec.pricePerHour}]}
 	// +required
 	Fields ChooserFields `json:"fields,omitzero"`

@@ -110,9 +110,17 @@ const (
 	// MaxChooserCandidates limits the candidates in a question to a chooser. It protects the chooser, and the CPU that tests and writes
 	// them. Beyond it, the question has those that come first in the order of the draw.
 	MaxChooserCandidates = 100
-	// MaxChooserRequestBytes limits a question to a chooser. It protects memory, and the chooser. Beyond it, the chooser counts as
-	// unavailable.
+	// MaxChooserRequestBytes limits a question to a chooser. It protects memory, and the chooser. The next two limit its parts, so that
+	// all have room in it.
 	MaxChooserRequestBytes = 256 << 10
+	// MaxChooserClaimBytes limits the fields of a claim in a question to its chooser together, as JSON. It protects memory, and the classes'
+	// part of the question. Beyond it, the claim is refused (422).
+	MaxChooserClaimBytes = 64 << 10
+	// MaxChooserClassBytes limits the fields of a class in a question to a chooser together, as JSON: all fit into the question, with 4 KiB
+	// for the rest. It protects the other classes. Beyond it, the question lacks the class, which follows those that the chooser orders.
+	MaxChooserClassBytes = (MaxChooserRequestBytes - MaxChooserClaimBytes - 4<<10) / MaxChooserCandidates
+	// MaxChooserHeaderBytes limits the headers of an answer of a chooser. It protects memory. Beyond it, the answer is invalid.
+	MaxChooserHeaderBytes = 16 << 10
 	// MaxChooserResponseBytes limits the answer of a chooser. It protects memory and CPU. Beyond it, the chooser counts as unavailable.
 	MaxChooserResponseBytes = 64 << 10
 	// MaxChooserEpochBytes limits the epoch of a chooser's data. It protects memory. Beyond it, the answer is invalid, and the chooser
@@ -124,8 +132,9 @@ const (
 	// MaxChooserFailures limits the calls of a chooser that fail in a row, or that time out. It protects claims from waiting. Beyond it,
 	// the chooser is not asked until its status is good again.
 	MaxChooserFailures = 5
-	// MaxChooserAnswers limits the cached answers of one chooser, and the classes whose fields are kept as JSON. It protects memory: 8 MiB,
-	// because an answer is kept as the positions of its candidates. Beyond it, the one that was used the longest ago is forgotten.
+	// MaxChooserAnswers limits the cached answers of one chooser, and the classes whose fields are kept as JSON. It protects memory: 1 MiB
+	// for answers, which are positions of candidates, and 8 MiB for fields. Neither keeps a class. Beyond it, the one that was used the
+	// longest ago is forgotten.
 	MaxChooserAnswers = 4096
 	// MaxChooserAnswerAge limits how long an answer is cached. It protects claims from old data. Beyond it, the chooser is asked again.
 	MaxChooserAnswerAge = time.Minute
@@ -300,6 +309,9 @@ var (
 	// ChooserCalls limits the calls of one chooser, none of which waits for another. It protects the chooser, and the claims of other
 	// namespaces. Beyond it, the chooser counts as unavailable at once.
 	ChooserCalls = Limiter{InFlight: 32, PerKey: 8, Waiting: 32, WaitingPerKey: 8}
+	// StoredChooserCalls limits those of them that are for claims which are stored and wait. It protects new claims, which cannot wait.
+	// Beyond it, a claim waits for longer.
+	StoredChooserCalls = Limiter{InFlight: 16, PerKey: 4, Waiting: 16, WaitingPerKey: 4}
 	// ClassWaits limits the claims that wait for a class, up to MaxClassWait. Beyond it, a claim is answered at once from what is known.
 	ClassWaits = Limiter{InFlight: 250, PerKey: 125, Waiting: 250, WaitingPerKey: 125}
 	// LiveReads limits the reads of the API server for claims that name an object which is not known. It protects the API server. Those

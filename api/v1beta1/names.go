@@ -231,7 +231,8 @@ const (
 	ReasonInvalidExpression  = "InvalidExpression"
 	ReasonMistypedExpression = "MistypedExpression"
 	ReasonExpressionFailed   = "ExpressionFailed"
-	// ReasonTooLarge means that the webhook configuration has no room for the kind's entry, so the API server does not ask classbind.
+	// ReasonTooLarge means that the webhook configuration has no room for the kind's entry, so the API server does not ask classbind, or
+	// that a chooser's answer is too long.
 	ReasonTooLarge = "TooLarge"
 	// ReasonOneDefault, ReasonNoDefault and ReasonSeveralDefaults count a claim kind's default classes.
 	ReasonOneDefault      = "OneDefault"
@@ -293,21 +294,28 @@ const (
 	ReasonSchemaUnknown = "SchemaUnknown"
 	// ReasonNeededToStart means that a cluster needs such claims before a replica of classbind can run.
 	ReasonNeededToStart = "NeededToStart"
-	// ReasonAnswering means that the chooser answers. With the others, it answers too late, there is no connection, its answer is invalid,
-	// has another epoch than its status, or is another code of gRPC.
-	ReasonAnswering     = "Answering"
-	ReasonTimeout       = "Timeout"
-	ReasonConnection    = "Connection"
-	ReasonInvalid       = "Invalid"
-	ReasonEpoch         = "Epoch"
+	// ReasonAnswering means that the chooser answers.
+	ReasonAnswering = "Answering"
+	// ReasonTimeout means that the chooser answers too late.
+	ReasonTimeout = "Timeout"
+	// ReasonConnection means that there is no connection to the chooser.
+	ReasonConnection = "Connection"
+	// ReasonInvalid means that the chooser's answer is invalid.
+	ReasonInvalid = "Invalid"
+	// ReasonEpoch means that the chooser's answer has another epoch than its status.
+	ReasonEpoch = "Epoch"
+	// ReasonUnimplemented means that the program is no chooser.
 	ReasonUnimplemented = "Unimplemented"
-	ReasonFailed        = "Failed"
-	// ReasonBusy, ReasonCircuitOpen, ReasonNamespaceCircuitOpen and ReasonOwnNamespace say why the chooser was not asked. Too many
-	// questions are open, it did not answer before, it did not answer claims of the namespace, or it runs in that namespace.
-	ReasonBusy                 = "Busy"
-	ReasonCircuitOpen          = "CircuitOpen"
+	// ReasonFailed means that the chooser answers with another code of gRPC.
+	ReasonFailed = "Failed"
+	// ReasonBusy means that too many questions to the chooser are open.
+	ReasonBusy = "Busy"
+	// ReasonCircuitOpen means that the chooser did not answer before.
+	ReasonCircuitOpen = "CircuitOpen"
+	// ReasonNamespaceCircuitOpen means that it did not answer claims of the namespace before.
 	ReasonNamespaceCircuitOpen = "NamespaceCircuitOpen"
-	ReasonOwnNamespace         = "OwnNamespace"
+	// ReasonOwnNamespace means that the chooser is not asked about claims of the namespace that it runs in.
+	ReasonOwnNamespace = "OwnNamespace"
 	// ReasonNoBuiltinDefault and ReasonBuiltinDefault report whether the API server itself gives claims a default class.
 	ReasonNoBuiltinDefault = "NoBuiltinDefault"
 	ReasonBuiltinDefault   = "BuiltinDefault"

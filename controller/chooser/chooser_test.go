@@ -15,20 +15,25 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	chooserv1 "github.com/classbind/classbind/api/chooser/v1"
 	"github.com/classbind/classbind/api/v1beta1"
@@ -48,10 +53,15 @@ type server struct {
 	epoch   atomic.Pointer[string]
 	asked   atomic.Int64
 	rank    func(context.Context, *chooserv1.RankRequest) (*chooserv1.RankResponse, error)
+	answers func() // is called before each answer to Status, if it is set
 }
 
 func (s *server) Status(context.Context, *chooserv1.StatusRequest) (*chooserv1.StatusResponse, error) {
-	return &chooserv1.StatusResponse{Epoch: *s.epoch.Load()}, nil
+	epoch := *s.epoch.Load()
+	if s.answers != nil {
+		s.answers()
+	}
+	return &chooserv1.StatusResponse{Epoch: epoch}, nil
 }
 
 func (s *server) Rank(ctx context.Context, r *chooserv1.RankRequest) (*chooserv1.RankResponse, error) {
@@ -146,18 +156,19 @@ func (w *world) connect(t testing.TB) {
 	w.l = w.choosers.newConnection("claims.test", w.external)
 	w.choosers.connections.Store(&map[string]*connection{"claims.test": w.l})
 	t.Cleanup(func() { _ = w.l.conn.Close() })
+	w.l.readSecret(t.Context())
 	w.l.poll(t.Context())
 }
 
 func (w *world) question(names ...string) *selector.Question {
 	claims := selectortest.ClaimKind(func(s *v1beta1.ClaimKindSpec) {
-		s.Choice = v1beta1.Choice{Strategy: v1beta1.ByChooser, External: w.external}
+		s.Choice = v1beta1.Choice{Strategy: v1beta1.ExternalStrategy, External: w.external}
 	})
 	claims.Name = "claims.test"
 	classes := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.test"}}
 	classes.Spec.ClaimKinds = []v1beta1.ClaimKindLink{{Name: claims.Name}}
 	kind := inventory.NewClassKind(classes, schema.GroupVersionKind{Group: "test", Version: "v1", Kind: "Gold"}, false, claims)
-	q := &selector.Question{Kind: selector.NewClaimKind(claims, classes), Namespace: "team", Claim: "{}"}
+	q := &selector.Question{Kind: selector.NewClaimKind(claims, classes), Namespace: "team", Key: "team", Claim: "{}"}
 	for _, name := range names {
 		content := map[string]any{"metadata": map[string]any{"name": name}}
 		q.Candidates = append(q.Candidates, kind.NewClass(&metav1.ObjectMeta{Name: name}, content))
@@ -174,6 +185,9 @@ func (w *world) askFor(t testing.TB, q *selector.Question) string {
 	t.Helper()
 	a := w.choosers.Choose(t.Context(), q)
 	text := a.String()
+	if a.OwnDoing {
+		text += " by itself"
+	}
 	for _, c := range a.Order {
 		text += " " + c.Name
 	}
@@ -187,7 +201,7 @@ func (w *world) askFor(t testing.TB, q *selector.Question) string {
 func (w *world) counted(t *testing.T, metric string) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(w.choosers.answers, w.choosers.unknown)
+	registry.MustRegister(w.choosers, w.choosers.answers, w.choosers.unknown)
 	return controllertest.Scraped(t, registry)[metric]
 }
 
@@ -273,6 +287,16 @@ func TestAnswers(t *testing.T) {
 			reason: "A program that is no chooser should be reported.",
 			err:    status.Error(codes.Unimplemented, "unknown method"),
 			want:   "Unavailable=Unimplemented", outcome: "Unimplemented",
+		},
+		"Headers": {
+			reason: "We should read no long headers.",
+			err:    status.Error(codes.Unavailable, strings.Repeat("x", v1beta1.MaxChooserHeaderBytes)),
+			want:   "Unavailable=Invalid", outcome: "Invalid",
+		},
+		"Exhausted": {
+			reason: "A chooser that has too much to do should be reported as busy.",
+			err:    status.Error(codes.ResourceExhausted, "as many as may"),
+			want:   "Unavailable=Busy", outcome: "Busy",
 		},
 		"Failed": {
 			reason: "Another code should be a failure.",
@@ -373,12 +397,41 @@ func TestNotAsked(t *testing.T) {
 	w := newWorld(t)
 	w.serve(t, nil)
 	w.connected(t)
+	long := strings.Repeat("x", v1beta1.MaxChooserClassBytes)
+	assert.Equal(t, "Unavailable=TooLarge", w.ask(t, long+"a", long+"b"), "We should send no class with long fields.")
+	other := *w.external
+	other.Host = "other.example.org:443"
 	q := w.question("a")
-	q.Claim = strings.Repeat("x", v1beta1.MaxChooserRequestBytes)
-	assert.Equal(t, "Unavailable=TooLarge", w.askFor(t, q), "We should send no long question.")
+	q.Kind.External = &other
+	assert.Equal(t, "Unavailable=Connection", w.askFor(t, q), "We should not ask at an address that the kind no longer has.")
 	w.external.Service, w.external.Host = &v1beta1.ChooserService{Namespace: "team", Name: "chooser", Port: 443}, ""
 	assert.Equal(t, "Unavailable=OwnNamespace", w.ask(t, "a"), "A chooser should not be asked about claims of its own namespace.")
+	w.choosers.connections.Store(&map[string]*connection{})
+	assert.Equal(t, "Unavailable=OwnNamespace", w.ask(t, "a"), "It should not wait for a connection, either.")
 	assert.Zero(t, w.server.asked.Load())
+	assert.Zero(t, w.counted(t, "chooser_answers_total claim_kind=claims.test outcome=OwnNamespace"), "A kind without a connection should not be counted.")
+}
+
+// TestLongest proves that the longest fields of a claim and of a hundred classes have room in a question, and that longer ones of a class
+// take the room of no other.
+func TestLongest(t *testing.T) {
+	w := newWorld(t)
+	w.serve(t, nil)
+	w.connected(t)
+	names := make([]string, v1beta1.MaxChooserCandidates)
+	for i := range names {
+		names[i] = fmt.Sprintf("%0*d", v1beta1.MaxChooserClassBytes-len(`{"metadata":{"name":""}}`), i)
+	}
+	q := w.question(names...)
+	q.Claim = strings.Repeat("x", v1beta1.MaxChooserClaimBytes)
+	assert.Equal(t, "Order "+names[99], w.askFor(t, q)[:len("Order ")+len(names[99])], "We should ask about as many as may be.")
+	names[99] += "9"
+	q = w.question(names...)
+	q.Claim = strings.Repeat("x", v1beta1.MaxChooserClaimBytes)
+	answer := w.askFor(t, q)
+	assert.Equal(t, "Order "+names[98], answer[:len("Order ")+len(names[98])], "We should leave out a class with long fields.")
+	assert.NotContains(t, answer, names[99])
+	assert.Len(t, q.Candidates, len(names), "We should not change the question.")
 }
 
 // TestHangs proves that claims of a namespace which make the chooser hang hold up no others.
@@ -396,7 +449,7 @@ func TestHangs(t *testing.T) {
 	w.connected(t)
 	hangs := func() *selector.Question {
 		q := w.question("a", "b")
-		q.Namespace, q.Claim = "hostile", "hang"
+		q.Key, q.Claim = "hostile", "hang"
 		return q
 	}
 	short := *w.external
@@ -407,13 +460,13 @@ func TestHangs(t *testing.T) {
 		running.Go(func() { assert.Equal(t, "Unavailable=Timeout", w.askFor(t, hangs())) })
 	}
 	require.Eventually(t, func() bool { return w.server.asked.Load() == int64(v1beta1.ChooserCalls.PerKey) }, time.Minute, time.Millisecond)
-	assert.Equal(t, "Unavailable=Busy", w.askFor(t, hangs()), "A namespace should not have more calls.")
+	assert.Equal(t, "Unavailable=Busy by itself", w.askFor(t, hangs()), "A namespace should not have more calls.")
 	assert.Equal(t, "Order b a", w.ask(t, "a", "b"), "Another namespace should be answered.")
 	running.Wait()
-	assert.Equal(t, "Unavailable=NamespaceCircuitOpen", w.askFor(t, hangs()), "A namespace that times out should wait no longer.")
+	assert.Equal(t, "Unavailable=NamespaceCircuitOpen by itself", w.askFor(t, hangs()), "A namespace that times out should wait no longer.")
 	assert.Equal(t, "Order b a", w.ask(t, "a", "b"), "Another namespace should still be answered.")
 	w.l.poll(t.Context())
-	assert.Equal(t, "Unavailable=NamespaceCircuitOpen", w.askFor(t, hangs()), "A good status should not mean that its claims are answered.")
+	assert.Equal(t, "Unavailable=NamespaceCircuitOpen by itself", w.askFor(t, hangs()), "A good status should not mean that its claims are answered.")
 	w.l.now = func() time.Time { return time.Now().Add(namespaceRest) }
 	w.l.poll(t.Context())
 	q := hangs()
@@ -430,6 +483,7 @@ func TestCircuit(t *testing.T) {
 		"Four":           {"Four should not.", "c1 c1 c1 c1", "", ""},
 		"NotInARow":      {"An answer should end a row.", "c1 c1 c1 c1 a2 c1", "", ""},
 		"Statuses":       {"Failed statuses should count.", "F c1 F F F", "CircuitOpen", "CircuitOpen"},
+		"StatusFails":    {"Answers to claims should not end a row of failed statuses.", "F a1 F a1 F F a1 F", "CircuitOpen", "CircuitOpen"},
 		"OneNamespace":   {"One namespace should open its own alone.", "t1 t1 t1 t1 t1 t1", "NamespaceCircuitOpen", ""},
 		"TwoNamespaces":  {"Timeouts of two namespaces should open it.", "t1 t2 t1 t1 t2", "CircuitOpen", "CircuitOpen"},
 		"Interleaved":    {"Answers of others should keep it closed.", "t1 t1 a2 t1 a2 t1 t1", "NamespaceCircuitOpen", ""},
@@ -533,6 +587,175 @@ func TestCache(t *testing.T) {
 	asks(1, "We should not keep that.", q, "Unavailable=Invalid")
 }
 
+// TestGone has the status of a chooser, and an answer to a claim, come after its registration is gone.
+func TestGone(t *testing.T) {
+	w := newWorld(t)
+	good := w.server.rank
+	asked, answer := make(chan struct{}), make(chan struct{})
+	w.server.rank = func(ctx context.Context, r *chooserv1.RankRequest) (*chooserv1.RankResponse, error) {
+		close(asked)
+		<-answer
+		return good(ctx, r)
+	}
+	w.serve(t, nil)
+	w.connected(t)
+	assert.InDelta(t, 1, w.counted(t, "chooser_ready claim_kind=claims.test"), 0)
+	var running sync.WaitGroup
+	running.Go(func() { assert.Equal(t, "Order b a", w.ask(t, "a", "b"), "It should be answered.") })
+	<-asked
+	w.choosers.Snapshot = func() selector.Snapshot { return nil }
+	w.choosers.sync(t.Context(), &running)
+	close(answer)
+	running.Wait()
+	w.server.running.Stop()
+	w.l.poll(t.Context())
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(w.choosers, w.choosers.answers, w.choosers.unknown, w.choosers.seconds)
+	assert.Empty(t, controllertest.Scraped(t, registry), "Nothing should be counted for it.")
+}
+
+// TestDrains proves that a call in flight is answered when its connection is replaced.
+func TestDrains(t *testing.T) {
+	w := newWorld(t)
+	good := w.server.rank
+	asked, answer := make(chan struct{}), make(chan struct{})
+	w.server.rank = func(ctx context.Context, r *chooserv1.RankRequest) (*chooserv1.RankResponse, error) {
+		close(asked)
+		<-answer
+		return good(ctx, r)
+	}
+	w.serve(t, nil)
+	w.connected(t)
+	closing, over := make(chan struct{}), make(chan time.Time)
+	w.l.after = func(d time.Duration) <-chan time.Time {
+		assert.Equal(t, v1beta1.MaxChooserTimeout, d)
+		close(closing)
+		return over
+	}
+	var running, calls sync.WaitGroup
+	calls.Go(func() { assert.Equal(t, "Order b a", w.ask(t, "a", "b"), "It should be answered.") })
+	<-asked
+	w.l.stop()
+	running.Go(func() { w.l.run(t.Context()) })
+	<-closing
+	close(answer)
+	calls.Wait()
+	assert.NotEqual(t, connectivity.Shutdown, w.l.conn.GetState())
+	close(over)
+	running.Wait()
+	assert.Equal(t, connectivity.Shutdown, w.l.conn.GetState(), "No connection should be left.")
+}
+
+// TestStored has claims that are stored take as many calls as they may.
+func TestStored(t *testing.T) {
+	w := newWorld(t)
+	good := w.server.rank
+	answer := make(chan struct{})
+	w.server.rank = func(ctx context.Context, r *chooserv1.RankRequest) (*chooserv1.RankResponse, error) {
+		if r.GetClaim() == "stored" {
+			<-answer
+		}
+		return good(ctx, r)
+	}
+	w.serve(t, nil)
+	w.connected(t)
+	stored := func() *selector.Question {
+		q := w.question("a", "b")
+		q.Claim, q.Stored = "stored", true
+		return q
+	}
+	var running sync.WaitGroup
+	for range v1beta1.StoredChooserCalls.PerKey {
+		running.Go(func() { assert.Equal(t, "Order b a", w.askFor(t, stored())) })
+	}
+	require.Eventually(t, func() bool { return w.server.asked.Load() == int64(v1beta1.StoredChooserCalls.PerKey) }, time.Minute, time.Millisecond)
+	assert.Equal(t, "Unavailable=Busy by itself", w.askFor(t, stored()), "They should have no more than half.")
+	assert.Equal(t, "Order b a", w.ask(t, "a", "b"), "A new claim of the namespace should be answered.")
+	close(answer)
+	running.Wait()
+	assert.Equal(t, "Order b a", w.askFor(t, stored()), "The places should be free again.")
+}
+
+// TestConfirms has a status that was asked for before the epoch changed come after an answer of the new epoch.
+func TestConfirms(t *testing.T) {
+	w := newWorld(t)
+	w.serve(t, nil)
+	w.connected(t)
+	asked, answer := make(chan struct{}, 2), make(chan struct{})
+	w.server.answers = func() { asked <- struct{}{}; <-answer }
+	var running sync.WaitGroup
+	running.Go(func() { w.l.poll(t.Context()) })
+	<-asked
+	w.server.setEpoch("two")
+	running.Go(func() {
+		assert.Empty(t, w.l.confirm(t.Context(), "two"), "We should ask again, since the first answer may be old.")
+	})
+	for range 1000 { // It joins the call.
+		runtime.Gosched()
+	}
+	close(answer)
+	running.Wait()
+}
+
+// TestKept proves that no class is kept which was replaced.
+func TestKept(t *testing.T) {
+	w := newWorld(t)
+	w.serve(t, nil)
+	w.connected(t)
+	class := func() weak.Pointer[inventory.Class] {
+		q := w.question("a")
+		assert.Equal(t, "Order a", w.askFor(t, q))
+		return weak.Make(q.Candidates[0])
+	}()
+	runtime.GC()
+	assert.Nil(t, class.Value())
+}
+
+func TestPauses(t *testing.T) {
+	pause := time.Duration(0)
+	for _, want := range []time.Duration{100, 200, 400, 800, 1600, 3200, 5000, 5000} {
+		pause = pauseAfter(pause, shortConnection-1)
+		assert.Equal(t, want*time.Millisecond, pause, "We should wait for longer after each connection that ends at once.")
+	}
+	assert.Zero(t, pauseAfter(pause, shortConnection), "We should connect again at once after one that lasted.")
+}
+
+// TestRegistered has choosers asked for their status as soon as their kind is registered. No time passes.
+func TestRegistered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.external = &v1beta1.External{Host: "%zz"} // gRPC cannot parse it: there is no network here.
+		kind := w.question("a").Kind
+		var snapshot atomic.Pointer[selector.Snapshot]
+		w.choosers.Snapshot = func() selector.Snapshot {
+			if s := snapshot.Load(); s != nil {
+				return *s
+			}
+			return nil
+		}
+		registered := make(chan func(string), 1)
+		w.choosers.OnRegistered = func(_ context.Context, call func(string)) { registered <- call }
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.choosers.Start(ctx) }()
+		call := <-registered
+		synctest.Wait()
+		require.ErrorContains(t, w.choosers.Ready(), "no registration is known yet")
+		snapshot.Store(&selector.Snapshot{kind.Name: {Kind: kind}, "others.test": {Kind: &selector.ClaimKind{}}})
+		require.ErrorContains(t, w.choosers.Ready(), "has not been asked for its status yet")
+		call(kind.Name)
+		synctest.Wait()
+		require.NoError(t, w.choosers.Ready(), "Any answer should do.")
+		state, known := w.choosers.StateOf(kind.Name)
+		assert.True(t, known)
+		assert.NotEmpty(t, state.Reason)
+		snapshot.Store(&selector.Snapshot{"later.test": {Kind: kind}})
+		require.NoError(t, w.choosers.Ready(), "A later registration should not take a replica out of service.")
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
+
 // TestRotation proves that new certificates lose no call.
 func TestRotation(t *testing.T) {
 	w := newWorld(t)
@@ -569,6 +792,51 @@ func TestSecret(t *testing.T) {
 	w.secret = secret.Name
 	w.connected(t)
 	assert.Equal(t, "Order b a", w.ask(t, "a", "b"), "We should present the certificate of the Secret.")
+
+	presented := func() (*tls.Certificate, error) {
+		config, err := w.l.tls()
+		require.NoError(t, err)
+		return config.GetClientCertificate(nil)
+	}
+	failing := errors.New("no answer")
+	w.choosers.Secrets = interceptor.NewClient(fake.NewFakeClient(), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return failing
+		},
+	})
+	w.l.now = func() time.Time { return time.Now().Add(secretInterval) }
+	w.l.poll(t.Context())
+	state, _ := w.choosers.StateOf("claims.test")
+	assert.Empty(t, state, "The status should not depend on the API server.")
+	w.l.readSecret(t.Context())
+	_, err = presented()
+	require.NoError(t, err, "A certificate that cannot be read again should still be used.")
+	require.ErrorIs(t, w.l.secret.Load().err, failing)
+	changed := *w.external
+	changed.ClientCertificate.SecretName = "other"
+	w.l.external.Store(&changed)
+	_, err = presented()
+	require.Error(t, err, "We should not present the certificate of another Secret.")
+	w.l.readSecret(t.Context())
+	_, err = presented()
+	require.EqualError(t, err, `cannot read the Secret "other": no answer`, "We should say why there is none.")
+}
+
+func TestStates(t *testing.T) {
+	c := circuit{of: map[string]*namespaceCircuit{}}
+	for _, tc := range []struct {
+		reason            string
+		state             State
+		changed, inReason bool
+	}{
+		{"The first state should be reported.", State{}, true, true},
+		{"The same should not.", State{}, false, false},
+		{"Another reason should.", State{"Connection", "refused"}, true, true},
+		{"Another message should not be logged.", State{"Connection", "reset"}, true, false},
+	} {
+		changed, inReason := c.record(tc.state, time.Time{})
+		assert.Equal(t, []bool{tc.changed, tc.inReason}, []bool{changed, inReason}, tc.reason)
+	}
 }
 
 // TestStart follows a chooser that is restarted, and proves that nothing is left in the end.
@@ -590,6 +858,7 @@ func TestStart(t *testing.T) {
 			}
 			return selector.Snapshot{kind.Name: &selector.View{Kind: kind}, "others.test": &selector.View{Kind: &selector.ClaimKind{}}}
 		}
+		w.choosers.OnRegistered = func(context.Context, func(string)) {}
 		changes := make(chan string, 100)
 		w.choosers.OnChange(t.Context(), func(name string) { changes <- name })
 		ctx, cancel := context.WithCancel(t.Context())

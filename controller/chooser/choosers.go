@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -24,14 +25,15 @@ import (
 )
 
 const (
-	// syncInterval is how soon a registration has a connection.
+	// syncInterval is how soon a registration that is gone has no connection. A new one has one at once.
 	syncInterval = 500 * time.Millisecond
 	// pollInterval is how often each replica asks for the status of a chooser: a new epoch, and the end of an outage, are noticed that
 	// late. One replica waits for longer than another, by the jitter at most.
 	pollInterval = 2 * time.Second
 	pollJitter   = 0.2
-	// secretInterval is how often it reads a Secret with a client certificate.
+	// secretInterval is how often it reads a Secret with a client certificate, within secretTimeout.
 	secretInterval = time.Minute
+	secretTimeout  = 10 * time.Second
 )
 
 // cached is the outcome of an answer from the cache, in a metric.
@@ -41,6 +43,8 @@ const cached = "Cached"
 type Choosers struct {
 	// Snapshot is what is registered; nil means nothing yet.
 	Snapshot func() selector.Snapshot
+	// OnRegistered calls a function for each registration that is new or has changed, until the context ends.
+	OnRegistered func(ctx context.Context, call func(claimKind string))
 	// Certificate is that of the webhook server.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// Secrets are read in Namespace, that of classbind.
@@ -48,12 +52,16 @@ type Choosers struct {
 	Namespace string
 
 	states      loop.Listeners[string]
+	mu          sync.Mutex                             // is held by what changes the connections
 	connections atomic.Pointer[map[string]*connection] // by ClaimKind
+	isReady     atomic.Bool
 	answers     *prometheus.CounterVec
 	unknown     *prometheus.CounterVec
-	ready       *prometheus.GaugeVec
 	seconds     *prometheus.HistogramVec
 }
+
+var readyMetric = prometheus.NewDesc("classbind_chooser_ready",
+	"Whether the chooser of a claim kind answers this replica: 1 if the last answer to Status was good.", []string{"claim_kind"}, nil)
 
 // New returns choosers that know no ClaimKind yet.
 func New() *Choosers {
@@ -67,10 +75,6 @@ func New() *Choosers {
 			Name: "classbind_chooser_unknown_ids_total",
 			Help: "Identifiers in answers of the chooser of a claim kind that its question did not have, and that were ignored.",
 		}, []string{"claim_kind"}),
-		ready: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "classbind_chooser_ready",
-			Help: "Whether the chooser of a claim kind answers this replica: 1 if the last answer to Status was good.",
-		}, []string{"claim_kind"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "classbind_chooser_duration_seconds", Help: "Time that claims waited for the chooser of a claim kind.",
 			Buckets: []float64{1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1},
@@ -82,8 +86,20 @@ func New() *Choosers {
 
 // RegisterMetrics with those that controller-runtime serves.
 func (c *Choosers) RegisterMetrics() error {
-	return errors.Join(metrics.Registry.Register(c.answers), metrics.Registry.Register(c.unknown), metrics.Registry.Register(c.ready),
-		metrics.Registry.Register(c.seconds))
+	return errors.Join(metrics.Registry.Register(c.answers), metrics.Registry.Register(c.unknown), metrics.Registry.Register(c.seconds),
+		metrics.Registry.Register(c))
+}
+
+// Describe implements prometheus.Collector, for what is read from the connections: one that has ended leaves nothing.
+func (c *Choosers) Describe(to chan<- *prometheus.Desc) { to <- readyMetric }
+
+// Collect implements prometheus.Collector.
+func (c *Choosers) Collect(to chan<- prometheus.Metric) {
+	for name, l := range *c.connections.Load() {
+		if state, known := l.circuit.lastStatus(); known {
+			to <- prometheus.MustNewConstMetric(readyMetric, prometheus.GaugeValue, map[bool]float64{true: 1}[state.Reason == ""], name)
+		}
+	}
 }
 
 // NeedLeaderElection is false: every replica asks.
@@ -92,7 +108,10 @@ func (c *Choosers) NeedLeaderElection() bool { return false }
 // Start has a connection to the chooser of each registered claim kind, until the context ends.
 func (c *Choosers) Start(ctx context.Context) error {
 	var running sync.WaitGroup
+	c.OnRegistered(ctx, func(string) { c.sync(ctx, &running) })
 	recovered.Rounds(ctx, func(ctx context.Context) { c.sync(ctx, &running) }, syncInterval)
+	c.mu.Lock() // The last call of sync is over.
+	defer c.mu.Unlock()
 	for _, l := range *c.connections.Swap(&map[string]*connection{}) {
 		l.stop()
 	}
@@ -100,8 +119,29 @@ func (c *Choosers) Start(ctx context.Context) error {
 	return nil
 }
 
+// Ready reports, until it was ready once, whether the chooser of each registered claim kind was asked for its status, whatever it answered:
+// a replica that has just started should not draw claims because it is not connected yet.
+func (c *Choosers) Ready() error {
+	snapshot := c.Snapshot()
+	if snapshot == nil {
+		return errors.New("no registration is known yet")
+	}
+	for name, view := range snapshot {
+		if _, known := c.StateOf(name); view.Kind.External != nil && !known && !c.isReady.Load() {
+			return fmt.Errorf("the chooser of claim kind %q has not been asked for its status yet", name)
+		}
+	}
+	c.isReady.Store(true)
+	return nil
+}
+
 // sync starts connections for new registrations, and stops those of others.
 func (c *Choosers) sync(ctx context.Context, running *sync.WaitGroup) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
 	before := *c.connections.Load()
 	next := map[string]*connection{}
 	for name, view := range c.Snapshot() {
@@ -125,19 +165,29 @@ func (c *Choosers) sync(ctx context.Context, running *sync.WaitGroup) {
 		if next[name] != l {
 			l.stop()
 		}
-		if next[name] == nil {
-			for _, vec := range []interface{ DeletePartialMatch(prometheus.Labels) int }{c.answers, c.unknown, c.ready, c.seconds} {
-				vec.DeletePartialMatch(prometheus.Labels{"claim_kind": name})
-			}
-		}
+		c.forgetIfGone(name)
 	}
 }
 
-// Choose asks the chooser of a claim's kind, and counts the answer.
+// forgetIfGone deletes the counts of a claim kind without a connection. It is called after each change of the connections, and after each
+// count: so none is left.
+func (c *Choosers) forgetIfGone(name string) {
+	if (*c.connections.Load())[name] != nil {
+		return
+	}
+	for _, vec := range []interface{ DeletePartialMatch(prometheus.Labels) int }{c.answers, c.unknown, c.seconds} {
+		vec.DeletePartialMatch(prometheus.Labels{"claim_kind": name})
+	}
+}
+
+// Choose asks the chooser of a claim's kind, and counts the answer. A connection to an address that the kind no longer has is not used.
 func (c *Choosers) Choose(ctx context.Context, q *selector.Question) selector.Answer {
-	answer := unavailable(v1beta1.ReasonConnection)
-	outcome := ""
-	if l := (*c.connections.Load())[q.Kind.Name]; l != nil {
+	answer, outcome := unavailable(v1beta1.ReasonConnection), ""
+	e := q.Kind.External
+	switch l := (*c.connections.Load())[q.Kind.Name]; {
+	case e.Service != nil && string(e.Service.Namespace) == q.Namespace:
+		answer = unavailable(v1beta1.ReasonOwnNamespace)
+	case l != nil && l.address == e.Address():
 		answer, outcome = l.choose(ctx, q)
 	}
 	if outcome == "" {
@@ -145,6 +195,7 @@ func (c *Choosers) Choose(ctx context.Context, q *selector.Question) selector.An
 	}
 	if !q.DryRun {
 		c.answers.WithLabelValues(q.Kind.Name, outcome).Inc()
+		c.forgetIfGone(q.Kind.Name)
 	}
 	return answer
 }

@@ -10,16 +10,18 @@ import (
 // namespaceRest is how long the circuit of a namespace stays open, at least: a good status says nothing about its claims.
 const namespaceRest = 30 * time.Second
 
-// circuit keeps claims from waiting for a chooser that does not answer. It opens after MaxChooserFailures calls in a row that fail or, if
-// they are of two namespaces at least, time out. Status alone closes it. A namespace has a circuit of its own, which its timeouts open.
+// circuit keeps claims from waiting for a chooser that does not answer. It opens after MaxChooserFailures calls that fail, or that time out
+// and are of two namespaces at least. Status alone closes it. A namespace has a circuit of its own, which its timeouts open. The author of
+// claims without one counts as a namespace.
 type circuit struct {
-	mu       sync.Mutex // guards all below
-	polled   bool
-	status   State // by the last Status
-	open     bool
-	failures int
-	timeouts run
-	of       map[string]*namespaceCircuit
+	mu     sync.Mutex // guards all below
+	polled bool
+	status State // by the last Status
+	open   bool
+	// statuses are failed calls of Status, and failures of Rank: an answer to one ends no row of the other.
+	statuses, failures int
+	timeouts           run
+	of                 map[string]*namespaceCircuit
 }
 
 // run of timeouts without an answer between them.
@@ -71,27 +73,28 @@ func (c *circuit) called(namespace, reason string, now time.Time) {
 		c.failures, c.timeouts = 0, run{}
 		delete(c.of, namespace)
 	}
-	c.open = c.open || c.failures >= v1beta1.MaxChooserFailures || c.timeouts.several && c.timeouts.length >= v1beta1.MaxChooserFailures
+	c.open = c.open || c.statuses+c.failures >= v1beta1.MaxChooserFailures ||
+		c.timeouts.several && c.timeouts.length >= v1beta1.MaxChooserFailures
 }
 
-// record the outcome of Status, and reports whether it differs from the last.
-func (c *circuit) record(s State, now time.Time) (changed bool) {
+// record the outcome of Status, and report whether it differs from the last, and in its reason.
+func (c *circuit) record(s State, now time.Time) (changed, inReason bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	changed = !c.polled || c.status.Reason != s.Reason
+	changed, inReason = !c.polled || c.status != s, !c.polled || c.status.Reason != s.Reason
 	c.polled, c.status = true, s
 	if s.Reason != "" {
-		c.failures++
-		c.open = c.open || c.failures >= v1beta1.MaxChooserFailures
-		return changed
+		c.statuses++
+		c.open = c.open || c.statuses+c.failures >= v1beta1.MaxChooserFailures
+		return changed, inReason
 	}
-	c.open, c.failures, c.timeouts = false, 0, run{}
+	c.open, c.statuses, c.failures, c.timeouts = false, 0, 0, run{}
 	for namespace, of := range c.of {
 		if now.Sub(of.last) >= namespaceRest {
 			delete(c.of, namespace)
 		}
 	}
-	return changed
+	return changed, inReason
 }
 
 func (c *circuit) lastStatus() (State, bool) {

@@ -1,12 +1,14 @@
 package chooser
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,11 +37,12 @@ import (
 
 // How a connection is made, and found to be dead. gRPC resolves the name of the chooser again when a connection fails.
 const (
-	connectTimeout = 2 * time.Second
-	firstBackoff   = 100 * time.Millisecond
-	longestBackoff = 5 * time.Second
-	keepaliveTime  = 10 * time.Second
-	keepaliveWait  = 2 * time.Second
+	connectTimeout  = 2 * time.Second
+	firstBackoff    = 100 * time.Millisecond
+	longestBackoff  = 5 * time.Second
+	shortConnection = time.Second // There is a pause after one that lasts for less.
+	keepaliveTime   = 10 * time.Second
+	keepaliveWait   = 2 * time.Second
 )
 
 func init() { dns.SetMinResolutionInterval(longestBackoff) } // Nothing else here uses gRPC.
@@ -55,27 +58,38 @@ type connection struct {
 	err  error
 
 	circuit circuit
-	limiter *fair.Limiter // by the namespace of the claim
+	// limiters are those that a call passes, by the key of its question, if its claim is stored and if it is not.
+	limiters map[bool][]*fair.Limiter
 	// answers are by the hash of their question, and texts by their shownClass.
 	answers, texts *utilcache.LRUExpireCache
 	// epoch is that of the last Status, and polls are the calls of it: claims share one.
-	epoch atomic.Pointer[string]
-	polls singleflight.Group
-	// secret is the client certificate of a Secret, and secretRead when it was read.
-	secret     atomic.Pointer[tls.Certificate]
-	secretRead time.Time
-	now        func() time.Time
+	epoch  atomic.Pointer[string]
+	polls  singleflight.Group
+	secret atomic.Pointer[clientSecret]
+	now    func() time.Time
+	after  func(time.Duration) <-chan time.Time
 
 	end sync.Once
 	// ended is closed when it stops.
 	ended chan struct{}
 }
 
+// clientSecret is what was last read of a Secret with a client certificate. err is why the last try failed, at readAt.
+type clientSecret struct {
+	name        string
+	certificate *tls.Certificate // the last that could be used, nil without one
+	err         error
+	readAt      time.Time
+}
+
 func (c *Choosers) newConnection(claimKind string, e *v1beta1.External) *connection {
+	all := fair.NewLimiter(v1beta1.ChooserCalls)
 	l := &connection{
-		choosers: c, claimKind: claimKind, address: e.Address(), now: time.Now, ended: make(chan struct{}),
-		circuit: circuit{of: map[string]*namespaceCircuit{}}, limiter: fair.NewLimiter(v1beta1.ChooserCalls),
+		choosers: c, claimKind: claimKind, address: e.Address(), now: time.Now, after: time.After, ended: make(chan struct{}),
+		circuit:  circuit{of: map[string]*namespaceCircuit{}},
+		limiters: map[bool][]*fair.Limiter{true: {fair.NewLimiter(v1beta1.StoredChooserCalls), all}, false: {all}},
 	}
+	l.secret.Store(&clientSecret{})
 	l.answers = utilcache.NewLRUExpireCacheWithClock(v1beta1.MaxChooserAnswers, clock{l})
 	l.texts = utilcache.NewLRUExpireCacheWithClock(v1beta1.MaxChooserAnswers, clock{l})
 	l.epoch.Store(new(string))
@@ -96,6 +110,7 @@ func Dial(address string, config func() (*tls.Config, error)) (*grpc.ClientConn,
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveWait}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(v1beta1.MaxChooserResponseBytes),
 			grpc.MaxCallSendMsgSize(v1beta1.MaxChooserRequestBytes)),
+		grpc.WithMaxHeaderListSize(v1beta1.MaxChooserHeaderBytes),
 		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithIdleTimeout(0))
 }
 
@@ -104,15 +119,21 @@ type clock struct{ of *connection }
 
 func (c clock) Now() time.Time { return c.of.now() }
 
-// run asks for the status, and connects again as soon as a connection ends, until it stops.
+// run asks for the status, and connects again as soon as a connection ends, until it stops. Calls that have begun then end first.
 func (l *connection) run(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
+	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var running sync.WaitGroup
-	running.Go(func() { recovered.Rounds(ctx, l.poll, wait.Jitter(pollInterval, pollJitter)) })
-	if l.conn != nil {
-		running.Go(func() { _ = recovered.Again(ctx, func(ctx context.Context) error { l.keepConnected(ctx); return nil }) })
-	}
+	running.Go(func() {
+		_ = recovered.Do(func() error { l.readSecret(within); return nil }) // Without it, there is no connection.
+		running.Go(func() { recovered.Rounds(within, l.readSecret, pollInterval) })
+		if l.conn != nil {
+			running.Go(func() {
+				_ = recovered.Again(within, func(ctx context.Context) error { l.keepConnected(ctx); return nil })
+			})
+		}
+		recovered.Rounds(within, l.poll, wait.Jitter(pollInterval, pollJitter))
+	})
 	select {
 	case <-ctx.Done():
 	case <-l.ended:
@@ -120,16 +141,44 @@ func (l *connection) run(ctx context.Context) {
 	cancel()
 	running.Wait()
 	if l.conn != nil {
+		select {
+		case <-ctx.Done():
+		case <-l.after(v1beta1.MaxChooserTimeout):
+		}
 		_ = l.conn.Close() // It is gone then.
 	}
 }
 
+// keepConnected connects whenever the connection is idle, and asks for the status as soon as there is one: that closes the circuit.
 func (l *connection) keepConnected(ctx context.Context) {
-	for state := l.conn.GetState(); l.conn.WaitForStateChange(ctx, state); state = l.conn.GetState() {
-		if l.conn.Connect(); l.isConnected() { // Connect does nothing unless the connection is idle.
-			l.poll(ctx) // It closes the circuit.
+	var pause time.Duration
+	for changed := true; ctx.Err() == nil; {
+		state, began := l.conn.GetState(), l.now()
+		switch {
+		case state == connectivity.Idle:
+			select {
+			case <-ctx.Done():
+			case <-l.after(pause):
+			}
+			l.conn.Connect()
+		case state == connectivity.Ready && changed:
+			l.poll(ctx)
 		}
+		changes, cancel := context.WithTimeout(ctx, longestBackoff) // It may have been idle again before this began to look.
+		if changed = l.conn.WaitForStateChange(changes, state); state == connectivity.Ready {
+			pause = pauseAfter(pause, l.now().Sub(began))
+		}
+		cancel()
 	}
+}
+
+// pauseAfter returns how long to wait before the next connection, after one that lasted for some time. gRPC waits only after those that
+// fail: a chooser that ends each one at once would cost a handshake after the other.
+func pauseAfter(pause, lasted time.Duration) time.Duration {
+	if lasted >= shortConnection {
+		return 0
+	}
+	return min(max(firstBackoff, 2*pause), longestBackoff)
 }
 
 func (l *connection) stop() { l.end.Do(func() { close(l.ended) }) }
@@ -147,9 +196,6 @@ func (l *connection) askStatus(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), v1beta1.MaxChooserTimeout) // The first to ask may leave before others.
 	defer cancel()
 	state := State{}
-	if err := l.readSecret(ctx); err != nil {
-		logf.FromContext(ctx).Info("Cannot read the client certificate for a chooser", "claimKind", l.claimKind, "error", err.Error())
-	}
 	var answer *chooserv1.StatusResponse
 	err := l.err
 	if err == nil {
@@ -164,13 +210,11 @@ func (l *connection) askStatus(ctx context.Context) {
 		epoch := answer.GetEpoch()
 		l.epoch.Store(&epoch)
 	}
-	ready := 0.
-	if state.Reason == "" {
-		ready = 1
-	}
-	l.choosers.ready.WithLabelValues(l.claimKind).Set(ready)
-	if l.circuit.record(state, l.now()) {
+	changed, inReason := l.circuit.record(state, l.now())
+	if changed {
 		l.choosers.states.Notify(l.claimKind)
+	}
+	if inReason { // Messages may have the port of each connection.
 		logf.FromContext(ctx).Info("The status of a chooser has changed", "claimKind", l.claimKind, "reason", state.Reason,
 			"message", state.Message)
 	}
@@ -188,7 +232,10 @@ func reasonOf(err error) string {
 	case codes.Unimplemented:
 		return v1beta1.ReasonUnimplemented
 	case codes.ResourceExhausted:
-		return v1beta1.ReasonTooLarge
+		if strings.Contains(status.Convert(err).Message(), "larger than max") { // As gRPC says of our limits.
+			return v1beta1.ReasonTooLarge
+		}
+		return v1beta1.ReasonBusy
 	case codes.Internal: // What is no answer, as gRPC says it.
 		return v1beta1.ReasonInvalid
 	default:
@@ -201,23 +248,35 @@ func (l *connection) isConnected() bool {
 	return l.conn != nil && l.conn.GetState() == connectivity.Ready
 }
 
-// readSecret reads the client certificate again, if it is time. One that cannot be read stays as it was.
-func (l *connection) readSecret(ctx context.Context) error {
-	name := l.external.Load().ClientCertificate.SecretName
-	if name == "" || l.secret.Load() != nil && l.now().Sub(l.secretRead) < secretInterval {
-		return nil
+// readSecret reads the client certificate again, if it is time. One that cannot be read stays as it was. Claims wait for no API server: so
+// this is no part of the status.
+func (l *connection) readSecret(ctx context.Context) {
+	name, known := l.external.Load().ClientCertificate.SecretName, l.secret.Load()
+	if name == "" || known.name == name && known.err == nil && l.now().Sub(known.readAt) < secretInterval {
+		return
 	}
+	next := &clientSecret{name: name, readAt: l.now()}
+	if next.certificate, next.err = l.choosers.certificateOf(ctx, name); next.err != nil && known.name == name {
+		next.certificate = known.certificate
+	}
+	l.secret.Store(next)
+	if next.err != nil && (known.name != name || known.err == nil || known.err.Error() != next.err.Error()) {
+		logf.FromContext(ctx).Info("Cannot read the client certificate for a chooser", "claimKind", l.claimKind, "error", next.err.Error())
+	}
+}
+
+func (c *Choosers) certificateOf(ctx context.Context, name string) (*tls.Certificate, error) {
+	ctx, cancel := context.WithTimeout(ctx, secretTimeout)
+	defer cancel()
 	secret := &corev1.Secret{}
-	if err := l.choosers.Secrets.Get(ctx, client.ObjectKey{Namespace: l.choosers.Namespace, Name: name}, secret); err != nil {
-		return fmt.Errorf("cannot read the Secret %q: %w", name, err)
+	if err := c.Secrets.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, secret); err != nil {
+		return nil, fmt.Errorf("cannot read the Secret %q: %w", name, truncate.Error(err))
 	}
 	certificate, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
 	if err != nil {
-		return fmt.Errorf("cannot use the Secret %q: %w", name, err)
+		return nil, fmt.Errorf("cannot use the Secret %q: %w", name, truncate.Error(err))
 	}
-	l.secret.Store(&certificate)
-	l.secretRead = l.now()
-	return nil
+	return &certificate, nil
 }
 
 // tls is made for each connection, with the newest certificates.
@@ -234,10 +293,11 @@ func (l *connection) tls() (*tls.Config, error) {
 		if e.ClientCertificate.SecretName == "" {
 			return l.choosers.Certificate(nil)
 		}
-		if certificate := l.secret.Load(); certificate != nil {
-			return certificate, nil
+		known := l.secret.Load()
+		if known.certificate != nil && known.name == e.ClientCertificate.SecretName {
+			return known.certificate, nil
 		}
-		return nil, fmt.Errorf("the Secret %q has not been read", e.ClientCertificate.SecretName)
+		return nil, cmp.Or(known.err, errors.New("its Secret has not been read yet"))
 	}
 	return config, nil
 }

@@ -4,51 +4,54 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"slices"
 	"strconv"
 	"time"
-
-	"google.golang.org/protobuf/proto"
+	"weak"
 
 	chooserv1 "github.com/classbind/classbind/api/chooser/v1"
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/fair"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// choose asks the chooser, unless it is known what it answers, or that it does not. The outcome is for the metric; empty, the answer has
-// it.
+// choose asks the chooser, unless its answer is in the cache or its circuit is open. The outcome is for the metric; empty, the answer has
+// it. Candidates with too many fields are left out: they follow those that the answer names.
 func (l *connection) choose(ctx context.Context, q *selector.Question) (answer selector.Answer, outcome string) {
-	e := q.Kind.External
-	if e.Service != nil && string(e.Service.Namespace) == q.Namespace {
-		return unavailable(v1beta1.ReasonOwnNamespace), ""
-	}
-	texts, size := make([]string, len(q.Candidates)), len(q.Claim)
-	for i, c := range q.Candidates {
-		texts[i] = l.textOf(q.Kind.Rules.Shown, c)
-		if size += len(texts[i]); size > v1beta1.MaxChooserRequestBytes {
-			return unavailable(v1beta1.ReasonTooLarge), ""
+	texts, candidates := make([]string, 0, len(q.Candidates)), make([]*inventory.Class, 0, len(q.Candidates))
+	for _, c := range q.Candidates {
+		if text := l.textOf(q.Kind.Rules.Shown, c); text != "" {
+			texts, candidates = append(texts, text), append(candidates, c)
 		}
 	}
+	if len(candidates) == 0 {
+		return unavailable(v1beta1.ReasonTooLarge), ""
+	}
+	shorter := *q
+	shorter.Candidates, q = candidates, &shorter
 	epoch, sorted := *l.epoch.Load(), byClass(q.Candidates)
 	key := keyOf(q, texts, sorted, epoch)
 	if kept, ok := l.answers.Get(key); ok {
 		return kept.(ranking).of(q, sorted), cached // It has nothing else.
 	}
-	if reason := l.circuit.refuses(q.Namespace); reason != "" {
-		return unavailable(reason), ""
+	if reason := l.circuit.refuses(q.Key); reason != "" {
+		answer = unavailable(reason)
+		answer.OwnDoing = reason == v1beta1.ReasonNamespaceCircuitOpen
+		return answer, ""
 	}
-	request := requestOf(q, texts, sorted, epoch)
-	if proto.Size(request) > v1beta1.MaxChooserRequestBytes {
-		return unavailable(v1beta1.ReasonTooLarge), ""
+	for _, limiter := range l.limiters[q.Stored] {
+		done, err := limiter.Take(ctx, q.Key) // It never waits.
+		if err != nil {
+			answer = unavailable(v1beta1.ReasonBusy)
+			answer.OwnDoing = errors.Is(err, fair.ErrKeyFull)
+			return answer, ""
+		}
+		defer done()
 	}
-	done, err := l.limiter.Take(ctx, q.Namespace) // It never waits.
-	if err != nil {
-		return unavailable(v1beta1.ReasonBusy), ""
-	}
-	defer done()
-	r, valid, reason := l.call(ctx, q, request)
+	r, valid, reason := l.call(ctx, q, requestOf(q, texts, sorted, epoch))
 	if reason != "" {
 		return unavailable(reason), ""
 	}
@@ -79,17 +82,20 @@ func (l *connection) call(
 		l.choosers.seconds.WithLabelValues(l.claimKind).Observe(time.Since(began).Seconds())
 	}
 	if ctx.Err() == nil { // Else the claim did not wait for all of the timeout.
-		l.circuit.called(q.Namespace, reason, l.now())
+		l.circuit.called(q.Key, reason, l.now())
 	}
 	return r, valid, reason
 }
 
-// confirm that an answer has the epoch of Status, which is asked for again if it differs: the chooser may have got new data.
+// confirm that an answer has the epoch of Status, which is asked for again if it differs: the chooser may have got new data. The first
+// call may be one that began before that.
 func (l *connection) confirm(ctx context.Context, epoch string) (reason string) {
-	if *l.epoch.Load() == epoch {
-		return ""
+	for range 2 {
+		if *l.epoch.Load() == epoch {
+			return ""
+		}
+		l.poll(ctx)
 	}
-	l.poll(ctx)
 	switch {
 	case *l.epoch.Load() == epoch:
 		return ""
@@ -168,24 +174,23 @@ func (r ranking) of(q *selector.Question, sorted []int) selector.Answer {
 	return a
 }
 
-// shownClass is a class as a chooser sees it.
+// shownClass is a class as a chooser sees it. The cache does not keep one that was replaced.
 type shownClass struct {
-	fields *rules.Shown
-	class  *inventory.Class
+	fields weak.Pointer[rules.Shown]
+	class  weak.Pointer[inventory.Class]
 }
 
-// maxKeptText limits the text of a class that is kept. It protects memory: all have at most 4 MiB.
-const maxKeptText = 1 << 10
-
-// textOf a class, which nearly always is what it was for the last claim.
+// textOf a class is what the chooser learns of it, empty if that is too long. It nearly always is what it was for the last claim.
 func (l *connection) textOf(fields *rules.Shown, c *inventory.Class) string {
-	if kept, ok := l.texts.Get(shownClass{fields, c}); ok {
+	key := shownClass{weak.Make(fields), weak.Make(c)}
+	if kept, ok := l.texts.Get(key); ok {
 		return kept.(string) // It has nothing else.
 	}
 	text := fields.Class(c.Fields)
-	if len(text) <= maxKeptText {
-		l.texts.Add(shownClass{fields, c}, text, v1beta1.MaxChooserAnswerAge)
+	if len(text) > v1beta1.MaxChooserClassBytes {
+		text = ""
 	}
+	l.texts.Add(key, text, v1beta1.MaxChooserAnswerAge)
 	return text
 }
 

@@ -49,7 +49,7 @@ func (s *claimState) begin(view *selector.View, freed uint64, now time.Time) (mo
 	}
 	if r.view != view || r.freed != freed {
 		s.waiting.each(func(c *waitingClaim) {
-			if !c.matched && (r.view != view || c.full) {
+			if (!c.matched || c.full) && (r.view != view || c.full) {
 				s.waiting.offer(c)
 			}
 		})
@@ -160,6 +160,13 @@ func (s *claimState) record(a seenVersion, is outlook) bool {
 		s.waiting.awaitNotice(c, time.Now())
 	}
 	return is.matched
+}
+
+// taken has a claim woken by room, if it missed its class for lack of it. It stays with the writers, which try it again later.
+func (s *claimState) taken(a seenVersion, d *selector.Decision) {
+	if c := s.waiting.find(a.namespace, a.uid); c != nil && c.version == a.version {
+		c.full = selector.IsFull(d)
+	}
 }
 
 // missed records that a claim that was to be written no longer has a class, or that the classes are not known.

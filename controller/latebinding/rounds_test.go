@@ -151,6 +151,17 @@ func TestFullClaimsWaitForRoom(t *testing.T) {
 	assert.Zero(t, k.lookAt(t, view, 1), "We should ask no more about it.")
 	used = 0
 	assert.Equal(t, 1, k.lookAt(t, view, 2), "We should ask again once there is room again.")
+	d, err = preview(t.Context(), view, seen)
+	require.NoError(t, err)
+	d.Class, d.Choice.Outcome = nil, selector.ChooserOrdered
+	w.state.taken(seen, &d)
+	_, waits, _ = w.waits(item)
+	assert.True(t, waits, "A claim whose class was taken while its chooser was asked should be tried again later.")
+	for k.queue.Len() > 0 {
+		item, _ = k.queue.Get()
+		k.queue.Done(item)
+	}
+	assert.Equal(t, 1, k.lookAt(t, view, 3), "And at once, when there is room again.")
 }
 
 // TestSweep has more claims wait than are held, of several namespaces, when a new leader begins.

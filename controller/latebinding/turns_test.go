@@ -26,6 +26,7 @@ import (
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // patches answers the PATCH requests of claims, as a client's transport.
@@ -160,8 +161,15 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestRefusedByAGate has a gate refuse the only class for a minute.
-func TestRefusedByAGate(t *testing.T) {
+// TestRefused has a gate refuse the only class for a minute, or a chooser.
+func TestRefused(t *testing.T) {
+	for name, isChooser := range map[string]bool{"Gate": false, "Chooser": true} {
+		t.Run(name, func(t *testing.T) { testRefused(t, isChooser) })
+	}
+}
+
+func testRefused(t *testing.T, isChooser bool) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		const waiting = 50
 		var open atomic.Bool
@@ -175,6 +183,16 @@ func TestRefusedByAGate(t *testing.T) {
 			asked.Add(1)
 			return !open.Load(), nil
 		}}}
+		if isChooser {
+			b.Decider.Gates, claims.kind.External, claims.kind.Rules.Shown = nil, &v1beta1.External{}, &rules.Shown{}
+			b.Decider.Choose = func(context.Context, *selector.Question) selector.Answer {
+				asked.Add(1)
+				if open.Load() {
+					return selector.Answer{Outcome: selector.ChooserNoOpinion}
+				}
+				return selector.Answer{Outcome: selector.ChooserNone}
+			}
+		}
 		for i := range waiting {
 			addClaim(t, claims, claimJSON(i, wantsGold, "team"))
 		}

@@ -206,7 +206,7 @@ func (s *waitingClaims) takeDue(most int) (due []seenVersion) {
 		if !ok {
 			break
 		}
-		if c.due = false; c.of.selected && !c.matched {
+		if c.due = false; c.of.selected && (!c.matched || c.full) {
 			due = append(due, c.seenVersion)
 		}
 	}

@@ -118,8 +118,9 @@ func (k *kindBinder) bind(ctx context.Context, item waitingItem) (outcome string
 		return lateFailed, 0, err
 	}
 	switch {
-	case decision.Class == nil && len(decision.Refused) > 0: // By gates. No watch shows when that changes.
+	case decision.Class == nil && (len(decision.Refused) > 0 || decision.Choice.Outcome != ""): // No watch shows when that changes.
 		k.warn(claim, v1beta1.EventNoMatchingClass, decision.Warning())
+		w.own(func(s *claimState) { s.taken(claim, &decision) })
 		return "", registry.RetryAfter, nil
 	case decision.Class == nil:
 		w.own(func(s *claimState) { s.missed(claim, &decision) })

@@ -205,7 +205,7 @@ func use(of outcomes, k *v1beta1.ClaimKind) (c metav1.Condition) {
 	return ofPolicy(k, outcome, known, c, "who may use a class is not checked as registered")
 }
 
-// chooserReady reports whether the chooser answers this replica, for a kind that has one. Until that is known, the last one stays.
+// chooserReady reports whether this replica can use the chooser, for a kind that has one. Until that is known, the last one stays.
 func (s *Writer) chooserReady(k *v1beta1.ClaimKind) (c metav1.Condition) {
 	if k.Spec.Choice.External == nil {
 		return c
@@ -215,7 +215,7 @@ func (s *Writer) chooserReady(k *v1beta1.ClaimKind) (c metav1.Condition) {
 	case !known:
 		c = last(k.Status.Conditions, v1beta1.ConditionChooserReady)
 	case state.Reason != "":
-		c = failed(c, state.Reason, "the chooser at %s does not answer: %s", k.Spec.Choice.External.Address(), state.Message)
+		c = failed(c, state.Reason, "the chooser at %s is not usable: %s", k.Spec.Choice.External.Address(), state.Message)
 	}
 	return c
 }

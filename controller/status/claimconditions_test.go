@@ -256,7 +256,7 @@ func TestChooserReady(t *testing.T) {
 		"Answers": {reason: "We should say that it answers.", external: external, state: &chooser.State{}, want: "True/Answering: the chooser answers"},
 		"Fails": {
 			reason: "We should say where it is, and what is wrong.", external: external, state: &chooser.State{Reason: "Timeout", Message: "too late"},
-			want: "False/Timeout: the chooser at chooser.prices.svc:8443 does not answer: too late",
+			want: "False/Timeout: the chooser at chooser.prices.svc:8443 is not usable: too late",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

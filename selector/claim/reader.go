@@ -49,7 +49,7 @@ type Claim struct {
 	Usage Usage
 	// Group is what claims draw alike with, by choice.seed.expression; empty, the claim draws by itself. A decision sets it.
 	Group string
-	// Requester is who asks, where his right to use a class counts; nil if that is not known.
+	// Requester is who asks, where his right to use a class counts or the claim has a chooser and no namespace; nil if that is not known.
 	Requester *access.Subject
 }
 

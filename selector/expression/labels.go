@@ -77,7 +77,7 @@ func labelsOf(v ref.Val) (labels.Set, error) {
 	for key, value := range content {
 		text, ok := value.(string)
 		if !ok {
-			return nil, errors.New("no such overload: labels must be texts") // As cel-go says where it comes across the same label first.
+			return nil, errors.New("no such overload: labels must be strings") // As cel-go says where it comes across the same label first.
 		}
 		set[key] = text
 	}

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
@@ -35,11 +36,17 @@ func (s *Shown) Claim(object map[string]any) string { return show(s.claim, objec
 // Class returns the fields of a class likewise. One that is too long is absent.
 func (s *Shown) Class(of *expression.Object) string { return show(s.class, of.Whole()) }
 
+// show has the values at the paths alone, and so nothing of what is no object on the way to one.
 func show(paths []fields.Path, object map[string]any) string {
 	shown := make(map[string]any, len(paths))
 	for _, p := range paths {
-		fields.CopyField(shown, object, p)
+		if value, err := p.Lookup(object); err == nil && value != nil {
+			fields.CopyField(shown, object, p)
+		}
 	}
-	text, _ := json.Marshal(shown) // It was read from JSON.
-	return string(text)
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // It makes six bytes of one.
+	_ = encoder.Encode(shown)    // It was read from JSON.
+	return strings.TrimSuffix(text.String(), "\n")
 }

@@ -46,7 +46,7 @@ that still have no class. It may run while classbind runs.
 The command does not know which classes the replicas gave last. So with RoundRobin,
 it starts a new rotation with each page of 100 claims. With LeastClaims, or if classes
 have a capacity, it counts the claims of all namespaces first. It cannot bind claims of a kind whose
-expressions use request.userInfo.
+expressions use request.userInfo, or that has a chooser.
 
 --dry-run=client writes nothing. --dry-run=server also has the API server try each
 write, so that other webhooks can refuse it.

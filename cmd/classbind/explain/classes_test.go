@@ -320,6 +320,16 @@ func TestKindsUse(t *testing.T) {
 	}
 }
 
+// TestKindsWithChooser proves that bind does not bind claims without the chooser that decides on them.
+func TestKindsWithChooser(t *testing.T) {
+	api := newReviewer("Namespace", nil, "")
+	api.answers[claimKindsPath].(object)["items"].([]any)[0].(object)["spec"].(object)["choice"] = object{"strategy": "External", "external": object{
+		"host": "chooser.example.org:443", "fields": object{"class": []any{object{"path": ".metadata.name"}}},
+	}}
+	_, err := world.BindableKinds(t.Context(), &rest.Config{Host: serve(t, api, map[string]string{})}, "classbind-system", "databases")
+	require.ErrorContains(t, err, "its chooser decides, and this command does not ask it: late binding does")
+}
+
 // TestExplainUse explains claims that may not use all classes.
 func TestExplainUse(t *testing.T) {
 	const claimKindOfNamespaces = `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, ` +

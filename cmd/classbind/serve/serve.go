@@ -160,6 +160,7 @@ func serve(ctx context.Context, o *options, own Build) error {
 	choosers := chooser.New()
 	choosers.Snapshot, choosers.Certificate = registration.Inventory.Snapshot, gate.GetCertificate
 	choosers.Secrets, choosers.Namespace = mgr.GetAPIReader(), o.namespace
+	choosers.OnRegistered = registration.OnRegistered
 	s := &server{
 		options: o, log: log, scheme: scheme, cluster: cluster, mgr: mgr,
 		drain: newDrain(ctx, o.shutdownDelay), clients: clients, history: &history{reader: mgr.GetAPIReader()}, gate: gate,
@@ -293,6 +294,7 @@ func (s *server) addChecks() error {
 		"certificate":    s.gate.Ready,
 		"classes":        func(r *http.Request) error { return s.registration.Opening.Ready(r.Context()) },
 		"claims":         func(*http.Request) error { return s.claims.Ready(time.Now()) },
+		"choosers":       func(*http.Request) error { return s.choosers.Ready() },
 		"history":        s.history.ready,
 		"shutdown":       s.drain.ready,
 	} {

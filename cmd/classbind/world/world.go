@@ -127,6 +127,8 @@ func BindableKinds(ctx context.Context, config *rest.Config, own, word string) (
 		case err != nil:
 		case k.View.Kind.Rules.UsesRequest():
 			err = errors.New("its expressions look at who creates the claim, which nothing that is stored says")
+		case k.View.Kind.External != nil:
+			err = errors.New("its chooser decides, and this command does not ask it: late binding does")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot bind stored claims of %q: %w", spec.Name, err)
