@@ -68,7 +68,7 @@ func TestRelatedSelectors(t *testing.T) {
 	for name, tc := range map[string]struct{ manifest, want string }{
 		"Operator": {
 			claims("selector: {matchExpressions: [{key: a, operator: Near}]}"),
-			`"Near" is not a valid label selector operator`,
+			`Unsupported value: "Near"`,
 		},
 		"Both": {
 			claims(`nameExpression: "'a'", selector: {}`),

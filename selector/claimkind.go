@@ -167,6 +167,16 @@ func oneOf[T ~string](field string, value T, known ...T) enumeration {
 	return enumeration{field, string(value), claim.Strings(known...)}
 }
 
+func operatorsOf(field string, of *v1beta1.LabelSelector) (all []enumeration) {
+	if of == nil {
+		return nil
+	}
+	for i, e := range of.MatchExpressions {
+		all = append(all, oneOf(fmt.Sprintf("%s.matchExpressions[%d].operator", field, i), e.Operator, claim.LabelOperators...))
+	}
+	return all
+}
+
 // unknownValue is the fault of a ClaimKind with a value that this release does not know, nil if there is none. Another release accepted it:
 // to use the default instead would permanently bind claims in a way that was not configured. An absent value is the default: the API server
 // fills that in, except for a field that its CRD does not have yet.
@@ -206,9 +216,9 @@ func unknownValue(k *v1beta1.ClaimKind) *inventory.Fault {
 		all = append(all, oneOf(fmt.Sprintf("reference.parts[%d].is", i), part.Is, v1beta1.NamePart, v1beta1.KindPart,
 			v1beta1.GroupPart, v1beta1.APIVersionPart, v1beta1.NamespacePart, v1beta1.FlagPart))
 	}
-	for i, e := range k.Spec.Claims.NamespaceSelector.MatchExpressions {
-		field := fmt.Sprintf("claims.namespaceSelector.matchExpressions[%d].operator", i)
-		all = append(all, oneOf(field, e.Operator, claim.NamespaceOperators...))
+	all = append(all, operatorsOf("claims.namespaceSelector", &k.Spec.Claims.NamespaceSelector)...)
+	for i, of := range classes.Related {
+		all = append(all, operatorsOf(fmt.Sprintf("classes.related[%d].selector", i), of.Selector)...)
 	}
 	for _, f := range all {
 		if f.value != "" && !slices.Contains(f.known, f.value) {

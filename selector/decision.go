@@ -106,7 +106,7 @@ func (d *Decision) Warning() string {
 	case d.Unneeded():
 	case d.Class == nil:
 		warning = d.unmatched()
-	case d.choiceText() != "":
+	case d.Choice.Outcome != "" && d.choiceText() != "":
 		warning = d.choiceText()
 	case d.asks() == nil && d.Candidates > 1 && d.View.Kind.Use == "": // It must not learn of those that it may not use.
 		warning = fmt.Sprintf("%d classes are marked default for %q, and %q was drawn: leave the mark on one of them",

@@ -296,6 +296,8 @@ func (r *resolver) resolveRelation(ctx context.Context, rule *rules.Relation) er
 func (r *resolver) listRelated(ctx context.Context, of *rules.Kind, namespace string) (err error) {
 	objects := r.view.Related(of.Key())
 	if read := r.out.decider.RelatedList; read != nil {
+		ctx, cancel := r.out.context(ctx)
+		defer cancel()
 		if objects, err = read(ctx, of, namespace); err != nil {
 			return fmt.Errorf("cannot list %s, at which expressions look: %w", of.Resource, err)
 		}

@@ -38,6 +38,7 @@ import (
 	"github.com/classbind/classbind/selector/fair"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
+	"github.com/classbind/classbind/selector/selectortest"
 	"github.com/classbind/classbind/webhook/leasetest"
 )
 
@@ -654,6 +655,15 @@ func TestReviewsEndInTime(t *testing.T) {
 			i.SetRelated(inventory.NewObjects(k.RelatedKinds()[0], false, nil))
 			i.SetClaimKind(k)
 			b.Decider.Related = func(ctx context.Context, _ string, _ *rules.Kind, _, _ string) (*expression.Object, error) {
+				return nil, unanswered(ctx)
+			}
+		},
+		"RelatedList": func(b *Binder, i *selector.Inventory) {
+			k := newClaimKind(selectortest.Spec(`{claims: {when: "related.quotas.all(q, q.spec.open)"},
+				classes: {related: [{name: quotas, resource: quotas.example.org, selector: {}}]}}`))
+			i.SetRelated(inventory.NewObjects(k.RelatedKinds()[0], true, nil))
+			i.SetClaimKind(k)
+			b.Decider.RelatedList = func(ctx context.Context, _ *rules.Kind, _ string) (*inventory.Objects, error) {
 				return nil, unanswered(ctx)
 			}
 		},

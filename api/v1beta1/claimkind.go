@@ -128,7 +128,7 @@ type Claims struct {
 	// Example: {matchLabels: {team: payments}}
 	// +kubebuilder:default={}
 	// +optional
-	NamespaceSelector NamespaceSelector `json:"namespaceSelector,omitzero"`
+	NamespaceSelector LabelSelector `json:"namespaceSelector,omitzero"`
 
 	// SkipIfSet lists further places. A claim with any value but null at one of them is
 	// left alone. Example: [{annotation: kubernetes.io/ingress.class}]

@@ -1,7 +1,5 @@
 package v1beta1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 // Expression is an expression in the Common Expression Language (CEL), with the functions of Kubernetes 1.31, and
 // labelSelectorMatches(selector, labels). It may look at any field of the variables claim and class. The variable namespaceObject is the
 // metadata of the claim's Namespace. The variable request has the userInfo of the claim's creator, as in an AdmissionRequest. Objects
@@ -109,7 +107,7 @@ type Related struct {
 	// all, exists, exists_one or map. If there are more than 64, the claim is refused (422). Only a ClaimKind may have it.
 	// Example: {matchLabels: {purpose: storage}}
 	// +optional
-	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+	Selector *LabelSelector `json:"selector,omitempty"`
 
 	// NamespaceExpression is the same for its namespace. Without it, an object of a
 	// namespaced kind is in the namespace of the claim, or of the class. A class without a

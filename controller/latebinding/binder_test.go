@@ -37,7 +37,7 @@ func TestLateBinding(t *testing.T) {
 	s.set(t, "classbind-system/nor-ours", wantsGold)
 	s.set(t, "other/not-selected", wantsGold)
 	k := lateClaimKind(func(k *v1beta1.ClaimKind) {
-		k.Spec.Claims.NamespaceSelector = v1beta1.NamespaceSelector{MatchLabels: map[string]v1beta1.LabelValue{"team": "a"}}
+		k.Spec.Claims.NamespaceSelector = v1beta1.LabelSelector{MatchLabels: map[string]v1beta1.LabelValue{"team": "a"}}
 	})
 	r := newLateReplica(t, s, k, func(b *Binder) { b.Namespaces = namespaces{"team-a": {"team": "a"}, "other": {"team": "b"}} })
 	r.lead(t)
@@ -151,7 +151,7 @@ func TestNamespacesUnreadable(t *testing.T) {
 		known[fmt.Sprintf("team-%d", i)] = map[string]string{"team": strconv.Itoa(i % 2)}
 	}
 	k := lateClaimKind(func(k *v1beta1.ClaimKind) {
-		k.Spec.Claims.NamespaceSelector = v1beta1.NamespaceSelector{MatchLabels: map[string]v1beta1.LabelValue{"team": "0"}}
+		k.Spec.Claims.NamespaceSelector = v1beta1.LabelSelector{MatchLabels: map[string]v1beta1.LabelValue{"team": "0"}}
 		k.Spec.Choice.Strategy = v1beta1.LeastClaims
 	})
 	cache := lateCache{known, &atomic.Int64{}, &atomic.Int64{}}

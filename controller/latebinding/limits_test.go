@@ -218,7 +218,7 @@ func TestRoom(t *testing.T) {
 	})
 	t.Run("NotSelected", func(t *testing.T) {
 		w := newWatch()
-		w.state.waiting.selects = namespacesOf(t, v1beta1.NamespaceSelector{MatchLabels: map[string]v1beta1.LabelValue{"team": "a"}})
+		w.state.waiting.selects = namespacesOf(t, v1beta1.LabelSelector{MatchLabels: map[string]v1beta1.LabelValue{"team": "a"}})
 		fill(w, "unknown", 0, 10, 20)
 		fill(w, "kube-system", 100, 10, 20)
 		for _, selects := range []bool{false, true} {

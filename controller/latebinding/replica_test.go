@@ -187,7 +187,7 @@ func (r *lateReplica) awaitCounts(t testing.TB, want ClaimCounts) {
 
 const wantsGold = `{"classSelector":{"matchLabels":{"tier":"gold"}}}`
 
-func namespacesOf(t testing.TB, s v1beta1.NamespaceSelector) *claim.Namespaces {
+func namespacesOf(t testing.TB, s v1beta1.LabelSelector) *claim.Namespaces {
 	t.Helper()
 	n, err := claim.NewNamespaces(s, "classbind-system")
 	require.NoError(t, err)
@@ -204,7 +204,7 @@ func newLateWatch(t testing.TB, change ...func(*v1beta1.ClaimKind)) *claimWatch 
 
 func newLateWatchOf(t testing.TB, k *selector.ClaimKind) *claimWatch {
 	t.Helper()
-	w := newClaimWatch(t.Context(), k, claimResource, namespacesOf(t, v1beta1.NamespaceSelector{}), func() {})
+	w := newClaimWatch(t.Context(), k, claimResource, namespacesOf(t, v1beta1.LabelSelector{}), func() {})
 	t.Cleanup(w.stop)
 	w.state.useBinder(&Binder{})
 	return w

@@ -65,7 +65,7 @@ func bubble(t *testing.T, transport patches) (b *Binder, claims, others *claimWa
 		k := lateClaimKind(func(k *v1beta1.ClaimKind) { k.Name = name })
 		compiled := selector.NewClaimKind(k)
 		inv.SetClaimKind(compiled)
-		w := newClaimWatch(t.Context(), compiled, claimResource, namespacesOf(t, v1beta1.NamespaceSelector{}), func() {})
+		w := newClaimWatch(t.Context(), compiled, claimResource, namespacesOf(t, v1beta1.LabelSelector{}), func() {})
 		t.Cleanup(w.stop)
 		all.kinds[name] = &watchedClaims{watch: w}
 		return w

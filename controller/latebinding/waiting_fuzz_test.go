@@ -50,7 +50,7 @@ func FuzzWaitingClaim(f *testing.F) {
 	}
 	meter := cost.NewMeter(f)
 	kind := selector.NewClaimKind(lateClaimKind())
-	namespaces := namespacesOf(f, v1beta1.NamespaceSelector{})
+	namespaces := namespacesOf(f, v1beta1.LabelSelector{})
 	w := newClaimWatch(context.Background(), kind, claimResource, namespaces, func() {})
 	f.Cleanup(w.stop)
 	w.state.useBinder(&Binder{}) // So that the claims stand in the lines of their namespaces.

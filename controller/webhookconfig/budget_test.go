@@ -189,7 +189,7 @@ func TestSizeOf(t *testing.T) {
 	converter := applyconfigurations.NewTypeConverter(scheme.Scheme)
 	w := Address{Namespace: "classbind-system", Service: "classbind"}
 	largest := claimKind(strings.Repeat("a", 200)+".example.org", large)
-	largest.Spec.Claims.NamespaceSelector = v1beta1.NamespaceSelector{MatchLabels: map[string]v1beta1.LabelValue{"team": "a", "tier": "gold"}}
+	largest.Spec.Claims.NamespaceSelector = v1beta1.LabelSelector{MatchLabels: map[string]v1beta1.LabelValue{"team": "a", "tier": "gold"}}
 	for name, k := range map[string]*v1beta1.ClaimKind{"Small": new(claimKind("claims.example.org")), "Large": &largest} {
 		for _, w.URL = range []string{"", "https://localhost:9443"} {
 			e := w.claimEntry(k, rule{}, newCA(t), "")

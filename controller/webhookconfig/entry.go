@@ -164,7 +164,7 @@ func (a Address) entryOfClaims(k *v1beta1.ClaimKind, suffix, path string, r rule
 // classEntry has the failurePolicy Fail: without our answer, two defaults could be
 // stored permanently. That blocks only a few writes of admins.
 func (a Address) classEntry(k *v1beta1.ClassKind, claimKinds []v1beta1.ClaimKind, r rule, ca []byte) Entry {
-	e := a.entry(k.Name+v1beta1.GuardSuffix, v1beta1.GuardPath, r, ca, v1beta1.NamespaceSelector{})
+	e := a.entry(k.Name+v1beta1.GuardSuffix, v1beta1.GuardPath, r, ca, v1beta1.LabelSelector{})
 	e.MatchConditions = classConditions(k, claimKinds)
 	e.SideEffects = new(admissionregistrationv1.SideEffectClassNoneOnDryRun)
 	return e
@@ -175,7 +175,7 @@ func (a Address) classEntry(k *v1beta1.ClassKind, claimKinds []v1beta1.ClaimKind
 func (a Address) deletionEntry(k *v1beta1.ClassKind, r rule, ca []byte) Entry {
 	r.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Delete}
 	r.APIVersions = []string{anyVersion}
-	e := a.entry(k.Name+v1beta1.DeletionSuffix, v1beta1.DeletionPath, r, ca, v1beta1.NamespaceSelector{})
+	e := a.entry(k.Name+v1beta1.DeletionSuffix, v1beta1.DeletionPath, r, ca, v1beta1.LabelSelector{})
 	e.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "is-not-by-a-controller", Expression: isByNoController}}
 	if !k.Spec.OnDelete.Denies() {
 		e.FailurePolicy = new(admissionregistrationv1.Ignore)
@@ -190,14 +190,14 @@ func (a Address) registrationEntry(ca []byte) Entry {
 	r := newRule("claimkinds."+v1beta1.GroupVersion.Group, []string{v1beta1.GroupVersion.Version}, &scope)
 	r.Operations = append(r.Operations, admissionregistrationv1.Update)
 	r.Resources = append(r.Resources, "classkinds")
-	e := a.entry(v1beta1.RegistrationEntry, v1beta1.RegistrationPath, *r, ca, v1beta1.NamespaceSelector{})
+	e := a.entry(v1beta1.RegistrationEntry, v1beta1.RegistrationPath, *r, ca, v1beta1.LabelSelector{})
 	e.FailurePolicy = new(admissionregistrationv1.Ignore)
 	return e
 }
 
 // entry has what most entries have. A failurePolicy that this release does not know becomes
 // Fail: it would make the configuration invalid, which all kinds share.
-func (a Address) entry(name, path string, r rule, ca []byte, namespaces v1beta1.NamespaceSelector) Entry {
+func (a Address) entry(name, path string, r rule, ca []byte, namespaces v1beta1.LabelSelector) Entry {
 	server := admissionregistrationv1.WebhookClientConfig{CABundle: ca}
 	if a.URL != "" {
 		server.URL = new(strings.TrimSuffix(a.URL, "/") + path)

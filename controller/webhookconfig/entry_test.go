@@ -72,9 +72,9 @@ func TestEntries(t *testing.T) {
 	for policy, want := range map[v1beta1.FailurePolicy]admissionregistrationv1.FailurePolicyType{"Fail": "Fail", "Ignore": "Ignore", "Retry": "Fail"} {
 		k := claimKind("claims.example.org", func(k *v1beta1.ClaimKind) {
 			k.Spec.Admission.FailurePolicy = policy
-			k.Spec.Claims.NamespaceSelector = v1beta1.NamespaceSelector{
+			k.Spec.Claims.NamespaceSelector = v1beta1.LabelSelector{
 				MatchLabels: map[string]v1beta1.LabelValue{"env": "prod"},
-				MatchExpressions: []v1beta1.NamespaceSelectorRequirement{
+				MatchExpressions: []v1beta1.LabelSelectorRequirement{
 					{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpIn, Values: []v1beta1.LabelValue{"kube-system"}},
 				},
 			}

@@ -18,13 +18,13 @@ type Namespaces struct {
 	others labels.Selector
 }
 
-// NamespaceOperators are those that this release knows.
-var NamespaceOperators = []metav1.LabelSelectorOperator{
+// LabelOperators are those that this release knows.
+var LabelOperators = []metav1.LabelSelectorOperator{
 	metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist,
 }
 
 // NewNamespaces reads a namespaceSelector; own is classbind's namespace. The schema admits none for which it fails.
-func NewNamespaces(s v1beta1.NamespaceSelector, own string) (*Namespaces, error) {
+func NewNamespaces(s v1beta1.LabelSelector, own string) (*Namespaces, error) {
 	others, err := metav1.LabelSelectorAsSelector(labelSelector(s))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read spec.claims.namespaceSelector: %w", err)
@@ -33,7 +33,7 @@ func NewNamespaces(s v1beta1.NamespaceSelector, own string) (*Namespaces, error)
 }
 
 // NamespaceSelector is the same rule as a webhook configuration has it.
-func NamespaceSelector(s v1beta1.NamespaceSelector, own string) *metav1.LabelSelector {
+func NamespaceSelector(s v1beta1.LabelSelector, own string) *metav1.LabelSelector {
 	by := labelSelector(s)
 	by.MatchExpressions = slices.Insert(by.MatchExpressions, 0, metav1.LabelSelectorRequirement{
 		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: never(own),
@@ -45,19 +45,11 @@ func never(own string) []string { return []string{metav1.NamespaceSystem, own} }
 
 // labelSelector leaves out a requirement that this release does not know: it could make a webhook
 // configuration invalid, which all kinds share. More claims are sent to us then, and we bind none of them.
-func labelSelector(s v1beta1.NamespaceSelector) *metav1.LabelSelector {
-	by := &metav1.LabelSelector{}
-	for key, value := range s.MatchLabels {
-		metav1.AddLabelToSelector(by, key, string(value))
-	}
-	for _, e := range s.MatchExpressions {
-		if !slices.Contains(NamespaceOperators, e.Operator) {
-			continue
-		}
-		by.MatchExpressions = append(by.MatchExpressions, metav1.LabelSelectorRequirement{
-			Key: e.Key, Operator: e.Operator, Values: Strings(e.Values...),
-		})
-	}
+func labelSelector(s v1beta1.LabelSelector) *metav1.LabelSelector {
+	by := s.Meta()
+	by.MatchExpressions = slices.DeleteFunc(by.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
+		return !slices.Contains(LabelOperators, r.Operator)
+	})
 	return by
 }
 

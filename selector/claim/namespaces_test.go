@@ -18,12 +18,12 @@ func TestNamespaces(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // It has to be reproducible.
 	values := []v1beta1.LabelValue{"a", "b", ""}
 	for range 500 {
-		s := v1beta1.NamespaceSelector{}
+		s := v1beta1.LabelSelector{}
 		if random.IntN(2) == 0 {
 			s.MatchLabels = map[string]v1beta1.LabelValue{"team": values[random.IntN(3)]}
 		}
 		if random.IntN(2) == 0 {
-			s.MatchExpressions = []v1beta1.NamespaceSelectorRequirement{{Key: "env", Operator: "NotIn", Values: values[:1+random.IntN(2)]}}
+			s.MatchExpressions = []v1beta1.LabelSelectorRequirement{{Key: "env", Operator: "NotIn", Values: values[:1+random.IntN(2)]}}
 		}
 		namespaces, err := NewNamespaces(s, "classbind-system")
 		require.NoError(t, err)
@@ -45,12 +45,12 @@ func TestNamespaces(t *testing.T) {
 		selected, known := namespaces.Known("")
 		assert.True(t, selected && known, "We should bind claims of no namespace, as the API server asks us to.")
 	}
-	_, err := NewNamespaces(v1beta1.NamespaceSelector{
-		MatchExpressions: []v1beta1.NamespaceSelectorRequirement{{Key: "-", Operator: "Exists"}},
+	_, err := NewNamespaces(v1beta1.LabelSelector{
+		MatchExpressions: []v1beta1.LabelSelectorRequirement{{Key: "-", Operator: "Exists"}},
 	}, "classbind-system")
 	require.ErrorContains(t, err, "spec.claims.namespaceSelector")
-	later := v1beta1.NamespaceSelector{
-		MatchExpressions: []v1beta1.NamespaceSelectorRequirement{{Key: "env", Operator: "Matches"}, {Key: "team", Operator: "Exists"}},
+	later := v1beta1.LabelSelector{
+		MatchExpressions: []v1beta1.LabelSelectorRequirement{{Key: "env", Operator: "Matches"}, {Key: "team", Operator: "Exists"}},
 	}
 	assert.Len(t, NamespaceSelector(later, "classbind-system").MatchExpressions, 2, "We should leave out what the API server may not know.")
 }

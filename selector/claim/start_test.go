@@ -16,8 +16,8 @@ import (
 func TestStopsStart(t *testing.T) {
 	page, err := os.ReadFile("../../docs/register-kinds.md")
 	require.NoError(t, err)
-	notIn := func(key, namespace string) v1beta1.NamespaceSelector {
-		return v1beta1.NamespaceSelector{MatchExpressions: []v1beta1.NamespaceSelectorRequirement{
+	notIn := func(key, namespace string) v1beta1.LabelSelector {
+		return v1beta1.LabelSelector{MatchExpressions: []v1beta1.LabelSelectorRequirement{
 			{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: []v1beta1.LabelValue{v1beta1.LabelValue(namespace)}},
 		}}
 	}

@@ -33,8 +33,8 @@ func labelSelectors() cel.EnvOption {
 
 func selects(by, these ref.Val) ref.Val {
 	content, err := contentOf(by)
-	if err != nil {
-		return types.WrapErr(err)
+	if err != nil { // As cel-go says where it comes across the same key first.
+		return types.NewErr("no such overload: %w", err)
 	}
 	s := &metav1.LabelSelector{}
 	// A misspelt field must not become a selector that matches everything.

@@ -171,7 +171,7 @@ func TestLabelSelectors(t *testing.T) {
 		"NumberAsKey": {
 			reason: "We should refuse a key that is not a string",
 			text:   "labelSelectorMatches({dyn('matchLabels'): dyn({}), dyn(2): dyn(3)}, namespaceObject.metadata.labels)",
-			err:    "a value cannot be converted or is malformed",
+			err:    wrongType,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

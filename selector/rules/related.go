@@ -44,19 +44,19 @@ func (l *looks) compileRelation(list string, of v1beta1.Related, before expressi
 }
 
 // compileSelector of related objects. An invalid one selects none.
-func (l *looks) compileSelector(field string, of *metav1.LabelSelector) labels.Selector {
+func (l *looks) compileSelector(field string, of *v1beta1.LabelSelector) labels.Selector {
 	terms := len(of.MatchLabels) + len(of.MatchExpressions)
 	for _, e := range of.MatchExpressions {
 		terms += len(e.Values)
 	}
-	selector, err := metav1.LabelSelectorAsSelector(of)
+	selector, err := metav1.LabelSelectorAsSelector(of.Meta())
 	if terms > v1beta1.MaxRelatedSelectorTerms {
 		err = fmt.Errorf("must have at most %d labels, expressions and values, has %d", v1beta1.MaxRelatedSelectorTerms, terms)
 	}
 	if err == nil {
 		return selector
 	}
-	text := truncate.String(metav1.FormatLabelSelector(of), v1beta1.MaxShownBytes)
+	text := truncate.String(metav1.FormatLabelSelector(of.Meta()), v1beta1.MaxShownBytes)
 	l.Invalid = append(l.Invalid, Invalid{field, &expression.Error{
 		Line: 1, Column: 1, Text: truncate.String(err.Error(), v1beta1.MaxMessageBytes), Source: text,
 	}})

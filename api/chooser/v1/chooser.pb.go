@@ -123,8 +123,8 @@ type RankRequest struct {
 	Seed uint64 `protobuf:"fixed64,4,opt,name=seed,proto3" json:"seed,omitempty"`
 	// True for a dry run: the claim is not stored, so the chooser must not count it.
 	DryRun bool `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// The claim, as a JSON object with only those fields that choice.external.fields.claim names. A field that the claim does
-	// not have is absent.
+	// The claim, as a JSON object with only those fields that choice.external.fields.claim names, at most 64 KiB. A field that
+	// the claim does not have, or that is null, is absent.
 	Claim string `protobuf:"bytes,6,opt,name=claim,proto3" json:"claim,omitempty"`
 	// The candidates, at least one and at most 100, in the order of the draw. The claim may have each of them. An answer that
 	// depends on this order must not set valid_for.
@@ -217,7 +217,8 @@ type Candidate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Identifier of the candidate in this request. It has no meaning in another request.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The class, as a JSON object with only those fields that choice.external.fields.class names.
+	// The class, as a JSON object with only those fields that choice.external.fields.class names, at most 1925 bytes: a class
+	// with more is no candidate. A field that the class does not have, that is null, or that has more than 16 KiB, is absent.
 	Fields        string `protobuf:"bytes,2,opt,name=fields,proto3" json:"fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -267,7 +268,7 @@ func (x *Candidate) GetFields() string {
 	return ""
 }
 
-// RankResponse is the answer to a RankRequest, at most 64 KiB.
+// RankResponse is the answer to a RankRequest, at most 64 KiB, with headers of at most 16 KiB.
 type RankResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Epoch of the data that the answer was made from, at most 128 bytes. If it differs from that of Status, classbind calls

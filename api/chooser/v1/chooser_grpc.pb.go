@@ -39,7 +39,7 @@ type ChooserClient interface {
 	// code is OK again.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
 	// Rank orders the candidates of one claim. classbind calls it at most once for a decision, and never again after a
-	// failure. A chooser that cannot answer returns a code other than OK. The claim then gets what its ClaimKind says for a
+	// failure. A chooser that cannot answer returns a code other than OK, such as RESOURCE_EXHAUSTED. The claim then gets what its ClaimKind says for a
 	// chooser that is unavailable.
 	Rank(ctx context.Context, in *RankRequest, opts ...grpc.CallOption) (*RankResponse, error)
 }
@@ -83,7 +83,7 @@ type ChooserServer interface {
 	// code is OK again.
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
 	// Rank orders the candidates of one claim. classbind calls it at most once for a decision, and never again after a
-	// failure. A chooser that cannot answer returns a code other than OK. The claim then gets what its ClaimKind says for a
+	// failure. A chooser that cannot answer returns a code other than OK, such as RESOURCE_EXHAUSTED. The claim then gets what its ClaimKind says for a
 	// chooser that is unavailable.
 	Rank(context.Context, *RankRequest) (*RankResponse, error)
 	mustEmbedUnimplementedChooserServer()

@@ -372,7 +372,8 @@ func TestOddsThatDependOnMore(t *testing.T) {
 // TestChooserOfOne has a chooser, which is not asked.
 func TestChooserOfOne(t *testing.T) {
 	classes := documents(strings.Replace(claimKind, "}}",
-		`}, "spec": {"choice": {"strategy": "External", "external": {"host": "chooser.example.org:443", "fields": {"class": [{"path": ".metadata.name"}]}}}}}`, 1), classKind, goldClass)
+		`}, "spec": {"choice": {"strategy": "External", "external": {"host": "chooser.example.org:443", `+
+			`"fields": {"class": [{"path": ".metadata.name"}]}}}}}`, 1), classKind, goldClass)
 	_, item := explained(t, goldClaim, classes)
 	assert.Nil(t, item.Class, "We should not promise a class that a chooser may refuse.")
 	assert.Nil(t, item.Reference)

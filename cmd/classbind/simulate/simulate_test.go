@@ -298,7 +298,8 @@ func TestTable(t *testing.T) {
 // TestAddedKind has a ClaimKind that is wrong and that the change adds.
 func TestAddedKind(t *testing.T) {
 	t.Parallel()
-	added := strings.NewReplacer("claims", "others", "Claim", "Other").Replace(crd) + "---\n" + strings.ReplaceAll(registrations, "claims.test.io", "others.test.io")
+	added := strings.NewReplacer("claims", "others", "Claim", "Other").Replace(crd) + "---\n" +
+		strings.ReplaceAll(registrations, "claims.test.io", "others.test.io")
 	added, _, _ = strings.Cut(strings.Replace(added, "SPEC", "{claims: {version: v2}}", 1), "---\napiVersion: classbind.io/v1beta1\nkind: ClassKind")
 	report, text, err := simulate(t, "{}", gold+silver+claims, added)
 	require.NoError(t, err, text)
