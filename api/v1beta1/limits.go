@@ -113,8 +113,8 @@ const (
 	// MaxChooserRequestBytes limits a question to a chooser. It protects memory, and the chooser. The next two limit its parts, so that
 	// all have room in it.
 	MaxChooserRequestBytes = 256 << 10
-	// MaxChooserClaimBytes limits the fields of a claim in a question to its chooser together, as JSON. It protects memory, and the classes'
-	// part of the question. Beyond it, the claim is refused (422).
+	// MaxChooserClaimBytes limits the fields of a claim in a question to its chooser together, as JSON. It protects memory, and the
+	// classes' part of the question. Beyond it, the claim is refused (422).
 	MaxChooserClaimBytes = 64 << 10
 	// MaxChooserClassBytes limits the fields of a class in a question to a chooser together, as JSON: all fit into the question, with 4 KiB
 	// for the rest. It protects the other classes. Beyond it, the question lacks the class, which follows those that the chooser orders.
