@@ -22,12 +22,15 @@ import (
 
 // checkKinds reports what the conditions of registrations say, which a leader wrote.
 func checkKinds(ctx context.Context, i *installation, s *Section) {
-	ready := 0
+	ready, readyAndWrong := 0, 0
 	add := func(where string, conditions []metav1.Condition) {
-		if isTrue(conditions, v1beta1.ConditionReady) {
+		before, isReady := len(s.Findings), isTrue(conditions, v1beta1.ConditionReady)
+		if s.conditions(where, conditions); isReady {
 			ready++
 		}
-		s.conditions(where, conditions)
+		if isReady && len(s.Findings) > before {
+			readyAndWrong++
+		}
 	}
 	var noDefault []string
 	for _, k := range i.ClaimKinds {
@@ -49,6 +52,9 @@ func checkKinds(ctx context.Context, i *installation, s *Section) {
 		}
 	}
 	s.Summary = fmt.Sprintf("%d of %d ready", ready, len(i.ClaimKinds)+len(i.ClassKinds))
+	if readyAndWrong > 0 {
+		s.Summary += fmt.Sprintf(", of which %d with something wrong", readyAndWrong)
+	}
 	if i.leaderErr == nil && !i.leads && !i.needsNoLease() {
 		s.Summary += ", as the last leader wrote"
 	}

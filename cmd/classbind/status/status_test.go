@@ -406,6 +406,9 @@ func TestStatus(t *testing.T) {
 			for n, text := range tc.want {
 				assert.Contains(t, got[n], text, tc.reason)
 			}
+			if name == "DefaultCordoned" {
+				assert.Equal(t, "3 of 3 ready, of which 1 with something wrong", report.Sections[3].Summary, "We should not say that all is well.")
+			}
 			assert.Equal(t, min(len(tc.want), 1), exit.Status(report.exit()), "We should show that to scripts by the exit status.")
 			if tc.note != "" {
 				assert.Contains(t, table, "Note: "+tc.note+"\n", tc.reason)
