@@ -317,9 +317,25 @@ func TestUseOfDevices(t *testing.T) {
 		awaitWrites(t, w, template(claim(exactly("shared"), either("shared", "large"))), alternative, "We should check their alternatives.")
 		if when == "up" {
 			w.checksDevices(t, claim(exactly("shared"), exactly("none")))
+			w.ignoresOutages(t, "resourceclaims."+group, templates)
 			require.NoError(t, r.Stop())
 		}
 	}
+}
+
+// ignoresOutages has the API server store claims of these kinds when classbind cannot check them: then only its own policy does.
+func (w *world) ignoresOutages(t *testing.T, claimKinds ...string) {
+	for _, name := range claimKinds {
+		require.NoError(t, w.patch(t, "claimkinds.classbind.io", name, `{"spec": {"admission": {"failurePolicy": "Ignore"}}}`))
+	}
+	eventually(t, func(c *attempt) {
+		out, _, err := w.Kubectl(t.Context(), nil, "get", "validatingwebhookconfiguration", v1beta1.ClassConfiguration,
+			"-o", "jsonpath={range .webhooks[*]}{.name}={.failurePolicy} {end}")
+		require.NoError(c, err)
+		for _, name := range claimKinds {
+			require.Contains(c, out, name+".check.classbind.io=Ignore")
+		}
+	})
 }
 
 // checksDevices has classbind refuse a claim with a class that is not there, which the API server lets pass: the namespace may use it.
