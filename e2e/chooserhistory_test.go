@@ -114,7 +114,7 @@ func TestChooserOfOthers(t *testing.T) {
 	const claims = 100
 	honest := func(name string, from int) (took []time.Duration) {
 		for i := range claims {
-			claim, began := claimWith(group, fmt.Sprintf("%s-%d", name, i), fmt.Sprintf("{cpus: %d}", 16*(from+i))), time.Now()
+			claim, began := claimWith(group, fmt.Sprintf("%s-%d", name, i), fmt.Sprintf("{cpus: 15.%03d}", from+i)), time.Now()
 			bound, warnings := w.warned(t, strings.Replace(claim, "default", "chooser-honest", 1))
 			took = append(took, time.Since(began))
 			assert.Empty(t, warnings, "We should ask for another namespace.")
