@@ -41,13 +41,8 @@ func NewObjects(kind *rules.Kind, namespaced bool, objects map[types.NamespacedN
 	}
 	o := &Objects{Kind: kind, Namespaced: namespaced, selected: make([]list[object], len(kind.Selectors))}
 	for i := range kind.Selectors {
-		o.selected[i] = newList(slices.Collect(func(yield func(object) bool) {
-			for _, one := range all {
-				if kind.Selects(one.fields, i) && !yield(one) {
-					return
-				}
-			}
-		}))
+		isOther := func(one object) bool { return !kind.Selects(one.fields, i) }
+		o.selected[i] = newList(slices.DeleteFunc(slices.Clone(all), isOther))
 	}
 	o.objects = newList(all)
 	for _, one := range all {
