@@ -150,3 +150,19 @@ func TestSelectorsOfRelated(t *testing.T) {
 		assert.Contains(t, invalid[0].Err.Text, want, selector)
 	}
 }
+
+// TestSelectorsApart proves that an invalid selector, which selects nothing, takes no objects from the kind whose selector selects all.
+func TestSelectorsApart(t *testing.T) {
+	kindOf := func(selector string) *rules.Kind {
+		k := selectortest.ClaimKind()
+		selectortest.Spec("{classes: {related: [{name: plans, resource: plans.example.org, selector: " + selector + "}]}}")(&k.Spec)
+		return rules.NewForClaims(k).Related[0].Kind
+	}
+	all := kindOf("{}")
+	union := rules.Union(kindOf("{matchExpressions: [{key: a, operator: FromALaterRelease}]}"), all)
+	require.Len(t, union, 1)
+	known := inventory.NewObjects(union[0], true, nil).With("team", "p", union[0].Fields.Project(map[string]any{}))
+	selected, ok := known.Selected(all, "team")
+	assert.True(t, ok)
+	assert.Len(t, selected, 1)
+}

@@ -54,14 +54,24 @@ func (l *looks) compileSelector(field string, of *v1beta1.LabelSelector) labels.
 		err = fmt.Errorf("must have at most %d labels, expressions and values, has %d", v1beta1.MaxRelatedSelectorTerms, terms)
 	}
 	if err == nil {
-		return selector
+		return textSelector{selector, selector.String()}
 	}
 	text := truncate.String(metav1.FormatLabelSelector(of.Meta()), v1beta1.MaxShownBytes)
 	l.Invalid = append(l.Invalid, Invalid{field, &expression.Error{
 		Line: 1, Column: 1, Text: truncate.String(err.Error(), v1beta1.MaxMessageBytes), Source: text,
 	}})
-	return labels.Nothing()
+	return textSelector{labels.Nothing(), "!"} // No selector has this text, so no other registration gets it for its own.
 }
+
+// textSelector keeps its text, by which each claim finds the objects that it selects.
+type textSelector struct {
+	labels.Selector
+
+	text string
+}
+
+// String implements labels.Selector.
+func (s textSelector) String() string { return s.text }
 
 // IsList reports whether expressions see a list of objects.
 func (r *Relation) IsList() bool { return len(r.Kind.Selectors) > 0 }
