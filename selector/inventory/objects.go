@@ -162,11 +162,10 @@ func (o *Objects) Selected(of *rules.Kind, namespace string) (all []any, ok bool
 	if o == nil || o.Namespaced && namespace == "" {
 		return all, true
 	}
-	at, expiry := o.Kind.Selector(of), o.Kind.Expiry(of)
+	at, expiry, n := o.Kind.Selector(of), o.Kind.Expiry(of), 0
 	if at < 0 {
 		return all, true
 	}
-	n := 0
 	return all, o.selected[at].in(namespace, func(one object) bool {
 		if expiry < 0 || !passed(one.until[expiry], o.at) {
 			all = append(all, one.fields)
