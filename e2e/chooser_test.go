@@ -126,7 +126,7 @@ func TestChooser(t *testing.T) {
 	const group = "chooser.test"
 	w := sharedWorld(t)
 	c := w.chooser(t)
-	w.chooses(t, c, group, "", "")
+	w.chooses(t, c, group, ", timeout: 1s", "")
 
 	w.binds(t, claimWith(group, "small", "{cpus: 2, secret: mine}"), "Class/small", "One small node should be the cheapest for a small claim.")
 	question := c.last(t)
@@ -145,15 +145,15 @@ func TestChooser(t *testing.T) {
 	before := c.count()
 	_, warnings := w.warned(t, claimWith(group, "dry", "{cpus: 16}"), client.DryRunAll)
 	assert.Empty(t, warnings)
-	assert.Equal(t, before+1, c.count(), "We should ask in a dry run, too.")
+	assert.Greater(t, c.count(), before, "We should ask in a dry run, too.")
 	assert.True(t, c.last(t).GetDryRun(), "The chooser should know that it is one.")
 
-	before = c.count()
 	w.binds(t, claimWith(group, "selects", "{cpus: 16, classSelector: {matchLabels: {size: small}}}"), "Class/small",
 		"We should offer only what matches.")
 	assert.Len(t, c.last(t).GetCandidates(), 1)
+	before = c.count()
 	w.binds(t, claimWith(group, "none", "{cpus: 16, classSelector: {matchLabels: {size: tiny}}}"), "", "No node group matches.")
-	assert.Equal(t, before+1, c.count(), "We should not ask without candidates.")
+	assert.Equal(t, before, c.count(), "We should not ask without candidates.")
 
 	require.NoError(t, c.Refresh(chooser.Prices{"m5.large": 0.01, "m5.2xlarge": 0.3}))
 	w.binds(t, claimWith(group, "refreshed", "{cpus: 16}"), "Class/small", "The next claim should get what has become the cheapest.")

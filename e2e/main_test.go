@@ -431,8 +431,17 @@ func (w *world) created(t testing.TB, manifest string, o ...client.CreateOption)
 	return object
 }
 
-func (w *world) warned(t testing.TB, manifest string, o ...client.CreateOption) (*unstructured.Unstructured, []string) {
-	object, text, err := w.create(t, manifest, o...)
+// warned creates an object, and creates it again if its chooser answers too late, or is not asked because of that: the machine is busy.
+func (w *world) warned(t testing.TB, manifest string, o ...client.CreateOption) (object *unstructured.Unstructured, text []string) {
+	err, late := error(nil), false
+	eventually(t, func(c *attempt) {
+		object, text, err = w.create(t, manifest, o...)
+		all := strings.Join(text, "\n")
+		if late = strings.Contains(all, "(Timeout)") || late && strings.Contains(all, "CircuitOpen)"); late {
+			err = client.IgnoreNotFound(w.Delete(t.Context(), object))
+		}
+		require.False(c, late && err == nil, all)
+	}, "We should have the answer of a chooser in time.")
 	require.NoError(t, err)
 	return object, text
 }
