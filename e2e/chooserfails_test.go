@@ -81,9 +81,15 @@ func TestChooserFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, group := sharedWorld(t), strings.ToLower(name)+".chooserfails.test"
 			c := w.chooser(t)
-			good := c.Certificate
-			late := lateness(t)
-			w.chooses(t, c, group, fmt.Sprintf(", timeout: %s", chooserTimeout), "")
+			good, late, hangs := c.Certificate, lateness(t), tc.outcome == "Timeout"
+			external := fmt.Sprintf(", timeout: %s", map[bool]time.Duration{true: chooserTimeout, false: time.Second}[hangs])
+			works := func() {
+				require.NoError(t, c.Stop())
+				c.Certificate = good
+				require.NoError(t, c.Behave("Good", "Good"))
+				w.chooses(t, c, group, external, "")
+			}
+			works()
 			named := func(i int) string { return claimWith(group, fmt.Sprint("claim-", i), "{cpus: 2}") }
 			require.NoError(t, c.Behave("NoOpinion", "Good"))
 			var drawn []string
@@ -92,16 +98,29 @@ func TestChooserFails(t *testing.T) {
 			}
 			tc.do(t, c)
 			for i, want := range drawn {
-				claim, warnings := w.warned(t, named(i))
-				assert.Equal(t, want, classOf(claim), "We should bind a claim as the draw does.")
-				assert.Contains(t, strings.Join(warnings, "\n"), "is unavailable ("+tc.outcome+")", tc.reason)
+				eventually(t, func(a *attempt) {
+					claim, warnings, err := w.create(t, named(i))
+					require.NoError(a, err)
+					assert.Equal(t, want, classOf(claim), "We should bind a claim as the draw does.")
+					text := strings.Join(warnings, "\n")
+					busy := !hangs && strings.Contains(text, "(Timeout)") || strings.Contains(text, "(CircuitOpen)")
+					if busy { // The machine: an answer came too late, or Status failed five times before this claim.
+						w.remove(t, "claims."+group, claim.GetName())
+						works()
+						tc.do(t, c)
+					}
+					require.False(a, busy, text)
+					assert.Contains(t, text, "is unavailable ("+tc.outcome+")", tc.reason)
+				})
 			}
 			assert.GreaterOrEqual(t, w.chooserAnswers(t, group, tc.outcome), len(drawn), "We should count each under its reason.")
 			if tc.outcome == "Invalid" {
 				unknown := sharing.count(t, "classbind_chooser_unknown_ids_total", map[string]string{"claim_kind": "claims." + group})
 				assert.Equal(t, name == "Unknown", unknown > 0, "We should count unknown identifiers.")
 			}
-			w.awaitedInTime(t, group, late())
+			if woken := late(); hangs {
+				w.awaitedInTime(t, group, woken)
+			}
 
 			require.NoError(t, w.patch(t, "claimkinds.classbind.io", "claims."+group, `{"spec":{"choice":{"external":{"whenUnavailable":"Fail"}}}}`))
 			eventually(t, func(a *attempt) {
@@ -114,15 +133,8 @@ func TestChooserFails(t *testing.T) {
 				refusedWith(a, err, code, "the chooser of claim kind", "is unavailable (")
 			}, "We should answer 503 if the ClaimKind says so.")
 
-			require.NoError(t, c.Stop())
-			c.Certificate = good
-			require.NoError(t, c.Behave("Good", "Good"))
-			require.NoError(t, c.Start(c.address))
-			eventually(t, func(a *attempt) {
-				claim, _, err := w.create(t, claimWith(group, "again", "{cpus: 2}"), client.DryRunAll)
-				require.NoError(a, err)
-				require.Equal(a, "Class/small", classOf(claim))
-			}, "We should ask a chooser that works again.")
+			works()
+			w.awaitBound(t, claimWith(group, "again", "{cpus: 2}"), "Class/small", "We should ask a chooser that works again.")
 		})
 	}
 }
