@@ -64,6 +64,7 @@ func TestConditions(t *testing.T) {
 			require.Empty(c, warnings)
 		}, "We should refuse the claim ourselves, and say what helps.")
 		w.apply(t, class(group, "Class", "only", ""))
+		w.awaitClasses(t, "classes."+group, 1)
 		w.binds(t, claim(group, "bound"), "Class/only", "We should have given the right advice.")
 	})
 
