@@ -56,11 +56,11 @@ func testOutcome(t *testing.T, group string, defaulting v1beta1.Defaulting) {
 	databases := "databases." + group
 	w.resources(t, "Database databases."+group+" Namespaced", "Cache caches."+group+" Namespaced",
 		"BigClass bigclasses."+group+" Cluster", "SmallClass smallclasses."+group+" Cluster", "OldClass oldclasses."+group+" Cluster")
+	w.apply(t, outcomeClasses(group))
+	w.kubectl(t, "delete", "smallclasses."+group, "terminating", "--wait=false") // Before a replica knows it: its count would not change.
 	w.apply(t, vendor(group)+outcomeKinds(group, defaulting))
 	w.awaitClaims(t, databases)
 	w.awaitClaims(t, "caches."+group)
-	w.apply(t, outcomeClasses(group))
-	w.kubectl(t, "delete", "smallclasses."+group, "terminating", "--wait=false")
 	w.awaitClasses(t, "bigclasses."+group, 2)
 	w.awaitClasses(t, "smallclasses."+group, 3)
 	byPolicy := defaulting == v1beta1.DefaultingPolicy
