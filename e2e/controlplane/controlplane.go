@@ -34,9 +34,8 @@ import (
 	"github.com/classbind/classbind/e2e/clientcert"
 )
 
-// startTimeout is for each of etcd and kube-apiserver. They need 3 s together
-// on an idle machine; tests of other packages may be compiling beside them.
-const startTimeout = 60 * time.Second
+// patience is for each process to start and to stop. It needs 2 s on an idle machine; others may be starting beside it.
+const patience = 5 * time.Minute
 
 const (
 	etcdLog      = "etcd.log"
@@ -211,8 +210,9 @@ func (c *ControlPlane) UserKubeconfigs(name string, groups ...string) ([]string,
 
 // run starts the processes.
 func (c *ControlPlane) run(o Options) error {
-	c.etcd = &envtest.Etcd{Path: filepath.Join(c.Assets, "etcd"), DataDir: filepath.Join(c.Dir, "etcd"), StartTimeout: startTimeout}
-	if err := os.Mkdir(c.etcd.DataDir, 0o700); err != nil {
+	data := filepath.Join(c.Dir, "etcd")
+	c.etcd = &envtest.Etcd{Path: filepath.Join(c.Assets, "etcd"), DataDir: data, StartTimeout: patience, StopTimeout: patience}
+	if err := os.Mkdir(data, 0o700); err != nil {
 		return err
 	}
 	// Not envtest's Environment: it makes four more attempts with a flag that is wrong, and
@@ -236,7 +236,7 @@ func (c *ControlPlane) run(o Options) error {
 func (c *ControlPlane) runAPIServer(name string, o Options) error {
 	api := &envtest.APIServer{
 		Path: filepath.Join(c.Assets, "kube-apiserver"), CertDir: filepath.Join(c.Dir, name),
-		EtcdURL: c.etcd.URL, StartTimeout: startTimeout,
+		EtcdURL: c.etcd.URL, StartTimeout: patience, StopTimeout: patience,
 	}
 	first := len(c.servers) == 0
 	if !first { // The same CA of client certificates: a user of one is a user of all.
@@ -328,7 +328,7 @@ func (c *ControlPlane) connect(ctx, controllers context.Context) error {
 		return err
 	}
 	// The API server is ready a little before it has made its own namespaces; this is the last.
-	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		_, err := clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
 		return err == nil, client.IgnoreNotFound(err)
 	})
