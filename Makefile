@@ -98,7 +98,7 @@ lint: ## Lint all modules but e2e/certmanager, whose many libraries make test-al
 
 .PHONY: unit
 unit: ## Run the tests that need no control plane, but for the long ones
-	@CGO_ENABLED=0 go test $(NO_VET) -short ./...
+	@CGO_ENABLED=0 go test $(NO_VET) -short -timeout 1h ./...
 
 .PHONY: promql
 promql: ## Have Prometheus' own parser read the alerts and the dashboard
@@ -139,26 +139,26 @@ size: ## Print how large classbind is, and hold it against bounds
 # -count=1, because the tests run a command that they do not import: a cached result would prove nothing.
 .PHONY: test
 test: unit control-plane ## Run what shows that a change is sound
-	@$(E2E_TEST) -short -count=1 -parallel 8 -timeout 1h ./...
+	@$(E2E_TEST) -short -count=1 -parallel 8 -timeout 3h ./...
 
 # Attacks and rates run alone, because they measure.
 .PHONY: test-all
 test-all: control-plane ## Run all tests: explorations, races, presets, upgrades, releases and attacks, too
 	$(CERT_MANAGER) $(GOLANGCI_LINT) run --config ../../.golangci.yml
-	@go test $(RACE) ./...
-	@$(E2E_TEST) -count=1 -parallel 8 -timeout 3h -skip '^TestHostile$$' ./...
+	@go test $(RACE) -timeout 3h ./...
+	@$(E2E_TEST) -count=1 -parallel 8 -timeout 6h -skip '^TestHostile$$' ./...
 	$(MAKE) hostile test-ui
 
 # It installs Chromium of the distribution where there is none. SHORT makes the large cluster smaller.
 .PHONY: test-ui
 test-ui: control-plane ## Look at the page of classbind ui with a real browser
 	@e2e/ui/chromium > /dev/null
-	@$(UI) go test $(NO_VET) -count=1 -timeout 30m $(if $(SHORT),-short) .
+	@$(UI) go test $(NO_VET) -count=1 -timeout 2h $(if $(SHORT),-short) .
 
 .PHONY: screenshots
 screenshots: control-plane ## Make the pictures of the documents
 	@e2e/ui/chromium > /dev/null
-	@$(UI) go test -count=1 -timeout 30m -run '^TestScreens$$' . -screenshots=$(CURDIR)/docs/images
+	@$(UI) go test -count=1 -timeout 2h -run '^TestScreens$$' . -screenshots=$(CURDIR)/docs/images
 
 # What Kubernetes itself decides: calls and their conditions, schemas and their rules, expressions, watches, certificates.
 OLDEST := Outcome|Guard|Registration|Schema|PolicyNotServed|Explain|Status|Conditions|Order|Sticky|BindWhen|Related|Partitions
@@ -166,7 +166,7 @@ OLDEST := $(OLDEST)|References|Samples|Clients|ClaimKindsOfOneResource|VersionOf
 .PHONY: test-oldest
 test-oldest: export KUBERNETES := oldest
 test-oldest: control-plane ## Run the tests of what API servers do on the oldest Kubernetes that is supported
-	@$(E2E_TEST) -count=1 -parallel 8 -timeout 1h -run '^Test($(OLDEST))$$' .
+	@$(E2E_TEST) -count=1 -parallel 8 -timeout 3h -run '^Test($(OLDEST))$$' .
 
 # CLUSTER is a driver that starts and stops a cluster, CERTS the certificates to test, RELEASE a version in dist/. See e2e/on-cluster.
 .PHONY: e2e
@@ -190,7 +190,7 @@ publish: ## Push and sign the image of dist/, and create the release on GitHub: 
 .PHONY: hostile
 hostile: control-plane ## Attack classbind while honest claims are created: make hostile ATTACK=EmptyTerms
 	@$(if $(filter PageToken,$(ATTACK)),,$(E2E) go test -v -count=1 -timeout 1h -run '^TestHostile$$/$(ATTACK)' .)
-	@$(if $(filter-out PageToken,$(ATTACK)),,e2e/ui/chromium > /dev/null && $(UI) go test -v -count=1 -run '^TestPageToken$$' .)
+	@$(if $(filter-out PageToken,$(ATTACK)),,e2e/ui/chromium > /dev/null && $(UI) go test -v -count=1 -timeout 1h -run '^TestPageToken$$' .)
 
 # Settings: REQUESTS of the model (3), ROUNDS of each scenario (2000), REPLICAS (3), APISERVERS (2), WRITERS (16).
 .PHONY: race
