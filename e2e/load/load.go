@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// timeout of a creation. The API server waits for a webhook for at most a tenth of it.
-	timeout = 30 * time.Second
+	// timeout of a creation. The API server gives one up after a minute.
+	timeout = 3 * time.Minute
 	// page of a list, so that the API server need not have all claims in one answer.
 	page = 500
 	// lateness from which on a creation counts as started late: the load was not steady then.
@@ -48,6 +48,8 @@ type Load struct {
 	o     Options
 	stop  context.CancelFunc
 	ended chan struct{}
+	// underWay has room for what is due in three seconds: a machine that does less a second need not bear more and more at once.
+	underWay chan struct{}
 
 	mu        sync.Mutex
 	mark      time.Time
@@ -74,7 +76,7 @@ func Start(ctx context.Context, o Options) *Load {
 	if o.Prefix == "" {
 		o.Prefix = "load-"
 	}
-	l := &Load{o: o, mark: time.Now(), ended: make(chan struct{})}
+	l := &Load{o: o, mark: time.Now(), ended: make(chan struct{}), underWay: make(chan struct{}, 3*o.PerSecond)}
 	starting, stop := context.WithCancel(ctx)
 	l.stop = stop
 	go l.run(ctx, starting)
@@ -140,11 +142,13 @@ func (l *Load) run(ctx, starting context.Context) {
 			return
 		case <-time.After(time.Until(due)):
 		}
+		l.underWay <- struct{}{}
 		all.Go(func() { l.create(ctx, l.o.Kinds[i%len(l.o.Kinds)], fmt.Sprint(l.o.Prefix, i), due) })
 	}
 }
 
 func (l *Load) create(ctx context.Context, kind schema.GroupVersionKind, name string, due time.Time) {
+	defer func() { <-l.underWay }()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	claim := &unstructured.Unstructured{Object: map[string]any{"spec": l.o.Spec}}
