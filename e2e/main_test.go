@@ -19,6 +19,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -164,7 +165,7 @@ func (w *world) setUp(ctx context.Context) (err error) {
 
 func (w *world) connect() (err error) {
 	config := rest.CopyConfig(w.config)
-	config.Wrap(newPatient)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return patient{next, attemptAgain} })
 	w.Client, err = newClient(config)
 	return err
 }
@@ -515,10 +516,11 @@ func slowWebhook(text string) bool {
 	return false
 }
 
-// patient sends a request again after slowWebhook, as a user would.
-type patient struct{ next http.RoundTripper }
-
-func newPatient(next http.RoundTripper) http.RoundTripper { return patient{next} }
+// patient sends a request again after slowWebhook, as a user would, if again is true.
+type patient struct {
+	next  http.RoundTripper
+	again func(ctx context.Context, answer string) bool
+}
 
 // RoundTrip is that of the transport which is next.
 func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -536,7 +538,7 @@ func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		response.Body = io.NopCloser(bytes.NewReader(body))
-		if !slowWebhook(string(body)) || !attemptAgain(r.Context()) {
+		if !slowWebhook(string(body)) || !p.again(r.Context(), string(body)) {
 			return response, nil
 		}
 		if r = r.Clone(r.Context()); r.GetBody != nil {
@@ -554,17 +556,20 @@ var slowAnswers atomic.Int64
 const maxSlowAnswers = 2
 
 // attemptAgain after a while, unless no one waits for the answer.
-func attemptAgain(ctx context.Context) bool {
-	began := time.Now()
+func attemptAgain(ctx context.Context, answer string) bool {
+	var load float64
+	text, err := os.ReadFile("/proc/loadavg") // How many threads wanted to run in the last minute.
+	_, _ = fmt.Sscan(string(text), &load)
+	countSlowAnswer(err != nil || load > float64(goruntime.GOMAXPROCS(0)), answer)
 	pause(ctx, attemptEvery)
-	countSlowAnswer(time.Since(began))
 	return ctx.Err() == nil
 }
 
-// countSlowAnswer, unless the pause after it took longer than asked for: a machine that wakes us late is busy, and says nothing of the replicas.
-func countSlowAnswer(paused time.Duration) {
-	if paused < attemptEvery+attemptEvery/10 {
+// countSlowAnswer, unless the machine is busy: then it says nothing of the replicas.
+func countSlowAnswer(busy bool, answer string) {
+	if !busy {
 		slowAnswers.Add(1)
+		fmt.Fprintln(os.Stderr, "A webhook was slow, and the machine was not:", answer)
 	}
 }
 
@@ -572,9 +577,9 @@ func countSlowAnswer(paused time.Duration) {
 func TestSlowAnswersAreCounted(t *testing.T) {
 	before, asked := slowAnswers.Load(), 0
 	defer slowAnswers.Store(before)
-	countSlowAnswer(2 * attemptEvery)
+	countSlowAnswer(true, "")
 	assert.Equal(t, before, slowAnswers.Load(), "We should not count what the machine is slow at.")
-	countSlowAnswer(attemptEvery)
+	countSlowAnswer(false, "(only a test)")
 	assert.Equal(t, before+1, slowAnswers.Load(), "We should count what the replicas are slow at.")
 	_, _, err := patiently(func(context.Context, io.Reader, ...string) (string, string, error) {
 		if asked++; asked == 1 {
@@ -617,7 +622,7 @@ func patiently(kubectl kubectlFunc) kubectlFunc {
 		}
 		for attempt := 1; ; attempt++ {
 			stdout, stderr, err = kubectl(ctx, bytes.NewReader(input), args...)
-			if err == nil || attempt == attempts || !slowWebhook(err.Error()) || !attemptAgain(ctx) {
+			if err == nil || attempt == attempts || !slowWebhook(err.Error()) || !attemptAgain(ctx, err.Error()) {
 				return stdout, stderr, err
 			}
 		}
