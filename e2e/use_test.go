@@ -52,9 +52,9 @@ func (w *world) as(t *testing.T, user, group string) client.Client {
 	return c
 }
 
-func (w *world) impersonating(t *testing.T, user string) client.Client {
+func (w *world) impersonating(t *testing.T, user string, groups ...string) client.Client {
 	config := rest.CopyConfig(w.config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
 	return must(newClient(config))(t)
 }
 
