@@ -182,6 +182,7 @@ func TestClassKindsNotPermitted(t *testing.T) {
 	permit("one.narrow.test")
 	w.awaitClaims(t, kind)
 	w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionClassKindsRead, "False", `"classes.two.narrow.test": `)
+	w.awaitReplicas(t, kind)
 	bound, warnings := w.warned(t, claim("narrow.test", "one"))
 	assert.Equal(t, "Class/one", classOf(bound), "We should go on without what was never read.")
 	assert.Contains(

@@ -575,7 +575,7 @@ func TestClaimKindsOfOneResource(t *testing.T) {
 		w.apply(t, serving("others.rivals.test", "a-rival"))
 		eventually(t, func(c *attempt) {
 			two, _, err := w.create(t, claim(group, "two"), client.DryRunAll)
-			assert.NotEmpty(t, classOf(two), "We should refuse no claim meanwhile, and have none created without a class. %v", err)
+			assert.True(t, inPods() || classOf(two) != "", "One replica should refuse no claim, and leave none without a class. %v", err)
 			require.Equal(c, "Other/other", classOf(two))
 		}, "We should bind claims by the ClaimKind whose name comes first.")
 		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionReady, metav1.ConditionFalse, `"a-rival", whose name comes first`)
