@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -182,16 +183,22 @@ func TestLarge(t *testing.T) {
 		`done(l.getEntriesByName("first-contentful-paint")[0].startTime)).observe({type: "paint", buffered: true}))`
 	empty := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<p>nothing") }))
 	defer empty.Close()
-	b.open(empty.URL, "nothing")
-	alone, worst := eval[float64](b, firstPaint), 0.
+	paint := func(url, says string) float64 {
+		var took []float64
+		for range 5 {
+			b.open(url, says)
+			took = append(took, eval[float64](b, firstPaint))
+		}
+		return slices.Min(took) // What others take of the machine only adds to it.
+	}
+	alone, worst := paint(empty.URL, "nothing"), 0.
 	for _, target := range []string{
 		"/", path, path + "&classes-search=class-00999", path + "&waiting-page=3",
 		"/claim?kind=" + kind + "&namespace=default&name=claim-000010",
 	} {
-		b.open(u.at(target), "")
-		paint := eval[float64](b, firstPaint)
-		t.Logf("%s: first contentful paint after %.0f ms", target, paint)
-		worst = max(worst, paint)
+		least := paint(u.at(target), "")
+		t.Logf("%s: first contentful paint after %.0f ms", target, least)
+		worst = max(worst, least)
 	}
 	b.open(u.at(path+"&classes-search=class-00999"), "class-00999")
 	b.run(chromedp.Focus("#classes-search"))
