@@ -188,10 +188,9 @@ func TestStaticPolicy(t *testing.T) {
 	w.serve(t)
 	w.apply(t, vendor("static.test")+claimKind("claims.static.test", "{classes: {use: {subject: Namespace}}}")+
 		serving("classes.static.test", "claims.static.test"))
-	// The leader fills what it owns.
-	w.kubectl(t, "wait", "--for=jsonpath={.webhooks[0].name}=claims.static.test.bind.classbind.io", "mutatingwebhookconfiguration/zz-classbind")
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, "claims.static.test", v1beta1.ConditionReady, "True", "") // The leader fills what it owns.
 	policy := "validatingadmissionpolicy/claims.static.test.use.classbind.io"
-	w.kubectl(t, "wait", "--for=create", policy)
+	w.kubectl(t, "wait", "--for=create", policy, "--timeout=5m")
 
 	admin, member := []string{"--as=jane", "--as-group=system:masters"}, []string{"--as=joe", "--as-group=system:masters", "--as-group=classbind-admins"}
 	for name, args := range map[string][]string{

@@ -41,9 +41,9 @@ import (
 //
 // What depends on docs/published reads as before a release. In pods, it reads as after that of $VERSION, if that is set.
 //
-// docker run is classbind. All other commands of docker, and kind, do nothing. The files of a release are served from dist; install.yaml is
-// what deploy is. The CRDs of the Gateway API are those of a test. A folder of this repository at a ref is that of the copy. In pods, the
-// image of a release is $IMAGE.
+// docker run is classbind. All other commands of docker, and kind, do nothing. kubectl wait waits longer. The files of a release are served
+// from dist; install.yaml is what deploy is. The CRDs of the Gateway API are those of a test. A folder of this repository at a ref is that
+// of the copy. In pods, the image of a release is $IMAGE.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	notInPods(t, "TestDocsInPods runs what needs pods.")

@@ -27,11 +27,12 @@ import (
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
-const docPatience = 3 * time.Minute
+const docPatience = 10 * time.Minute
 
 // docLoop is the shell of a session: it runs a file in each turn, and says when it is done. What a file
-// leaves, as variables and the folder, is there for the next.
-const docLoop = `while IFS= read -r -u 3 file; do
+// leaves, as variables and the folder, is there for the next. The machine may be slower than a user's.
+const docLoop = `kubectl() { [ "${1:-}" != wait ] || set -- "$@" --timeout=5m; command kubectl "$@"; }
+while IFS= read -r -u 3 file; do
   source "$file" < /dev/null > "$file.out" 2>&1 3<&- 4>&-
   echo done >&4
 done`

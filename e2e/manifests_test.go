@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -68,7 +67,7 @@ func (w *world) installForeignCRDs(t *testing.T) {
 			w.kubectl(t, "create", "-f", file)
 		}
 	}
-	w.kubectl(t, "wait", "--for=condition=Established", "crd", "--all")
+	w.kubectl(t, "wait", "--for=condition=Established", "crd", "--all", "--timeout=5m")
 }
 
 func (w *world) overlay(t *testing.T, installation string, components ...string) (dir string) {
@@ -358,7 +357,7 @@ func (w *world) hasRights(t *testing.T, namespace string, rights ...[]string) {
 	want := slices.Sorted(slices.Values(slices.Concat(rights...)))
 	anybody := w.rulesOf(t, "system:serviceaccount:default:anybody", namespace)
 	// The API server takes a moment to see a role.
-	assert.EventuallyWithT(t, func(c *attempt) {
+	eventually(t, func(c *attempt) {
 		var got []string
 		for what, verbs := range w.rulesOf(t, classbind.User, namespace) {
 			if anybody[what] != verbs {
@@ -366,8 +365,8 @@ func (w *world) hasRights(t *testing.T, namespace string, rights ...[]string) {
 			}
 		}
 		slices.Sort(got)
-		assert.Equal(c, want, got)
-	}, 5*time.Second, 20*time.Millisecond, "We should give no more and no less in %s.", namespace)
+		require.Equal(c, want, got)
+	}, "We should give no more and no less in %s.", namespace)
 }
 
 // rulesOf a ServiceAccount in a namespace are the verbs by what they are for, as the API server reports it itself.

@@ -96,7 +96,7 @@ func installed(ctx context.Context) (*world, error) {
 	return w, err
 }
 
-var rolloutStatus = []string{"rollout", "status", "deployment/classbind", "--namespace=" + classbind.Namespace, "--timeout=120s"}
+var rolloutStatus = []string{"rollout", "status", "deployment/classbind", "--namespace=" + classbind.Namespace, "--timeout=5m"}
 
 func podKubectl(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, err error) {
 	var out, errOut bytes.Buffer

@@ -66,7 +66,7 @@ func TestPresetsAtOnce(t *testing.T) {
 		w.resources(t, fmt.Sprintf("Claim%02d %s Namespaced", n, claims), fmt.Sprintf("Class%02d %s Cluster", n, classes))
 		add(documents(t, claimKind(claims, "{}")+serving(classes, claims)))
 	}
-	w.kubectl(t, "wait", "--for=condition=Established", "crd", "--all")
+	w.kubectl(t, "wait", "--for=condition=Established", "crd", "--all", "--timeout=5m")
 	w.apply(t, strings.Join(others, "---\n"))
 
 	manifests := claimKind("claims.absent.test", "{}") + serving("classes.absent.test", "claims.absent.test")

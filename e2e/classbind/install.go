@@ -21,7 +21,7 @@ func Install(
 			return nil, err
 		}
 	}
-	if _, _, err := plane.Kubectl(ctx, nil, "wait", "--for=condition=Established", "crd", "--all"); err != nil {
+	if _, _, err := plane.Kubectl(ctx, nil, "wait", "--for=condition=Established", "crd", "--all", "--timeout=5m"); err != nil {
 		return nil, err
 	}
 	return plane.UserKubeconfigs(User, Groups...)
