@@ -32,7 +32,8 @@ type Question struct {
 // Answer of a chooser.
 type Answer struct {
 	Outcome ChoiceOutcome
-	// Unavailable is, with ChooserUnavailable, the reason in a word. OwnDoing reports whether claims of the same key are the cause.
+	// Unavailable is, with ChooserUnavailable, the reason in a word. OwnDoing reports whether claims of the same key are the cause: the
+	// chooser answers others.
 	Unavailable string
 	OwnDoing    bool
 	// Order has the best candidates first, with ChooserOrdered. Exclusive reports whether the claim may have no other.

@@ -460,10 +460,10 @@ func TestHangs(t *testing.T) {
 		running.Go(func() { assert.Equal(t, "Unavailable=Timeout", w.askFor(t, hangs())) })
 	}
 	require.Eventually(t, func() bool { return w.server.asked.Load() == int64(v1beta1.ChooserCalls.PerKey) }, time.Minute, time.Millisecond)
-	assert.Equal(t, "Unavailable=Busy by itself", w.askFor(t, hangs()), "A namespace should not have more calls.")
+	assert.Equal(t, "Unavailable=Busy", w.askFor(t, hangs()), "A namespace should not have more calls.")
 	assert.Equal(t, "Order b a", w.ask(t, "a", "b"), "Another namespace should be answered.")
 	running.Wait()
-	assert.Equal(t, "Unavailable=NamespaceCircuitOpen by itself", w.askFor(t, hangs()), "A namespace that times out should wait no longer.")
+	assert.Equal(t, "Unavailable=NamespaceCircuitOpen", w.askFor(t, hangs()), "A namespace that times out should wait no longer. Maybe all do.")
 	assert.Equal(t, "Order b a", w.ask(t, "a", "b"), "Another namespace should still be answered.")
 	w.l.poll(t.Context())
 	assert.Equal(t, "Unavailable=NamespaceCircuitOpen by itself", w.askFor(t, hangs()), "A good status should not mean that its claims are answered.")
@@ -474,8 +474,8 @@ func TestHangs(t *testing.T) {
 	assert.Equal(t, "Unavailable=Timeout", w.askFor(t, q), "It should be tried again later.")
 }
 
-// TestCircuit tries sequences of calls: c, t and a are calls of the namespaces 1, 2 that fail to connect, time out or are answered; S and F
-// are a good and a failed status.
+// TestCircuit tries sequences of calls: c, t, f and a are calls of the namespaces 1, 2 that fail to connect, time out, fail or are answered;
+// S and F are a good and a failed status.
 func TestCircuit(t *testing.T) {
 	for name, tc := range map[string]struct{ reason, calls, one, two string }{
 		"New":            {"It should be closed at first.", "", "", ""},
@@ -486,7 +486,10 @@ func TestCircuit(t *testing.T) {
 		"StatusFails":    {"Answers to claims should not end a row of failed statuses.", "F a1 F a1 F F a1 F", "CircuitOpen", "CircuitOpen"},
 		"OneNamespace":   {"One namespace should open its own alone.", "t1 t1 t1 t1 t1 t1", "NamespaceCircuitOpen", ""},
 		"TwoNamespaces":  {"Timeouts of two namespaces should open it.", "t1 t2 t1 t1 t2", "CircuitOpen", "CircuitOpen"},
-		"Interleaved":    {"Answers of others should keep it closed.", "t1 t1 a2 t1 a2 t1 t1", "NamespaceCircuitOpen", ""},
+		"Interleaved":    {"Answers of others should keep it closed.", "t1 t1 a2 t1 a2 t1 t1", "NamespaceCircuitOpen by itself", ""},
+		"Answered":       {"An answer before the first timeout should not blame a namespace.", "a2 t1 t1 t1 t1 t1", "NamespaceCircuitOpen", ""},
+		"Failed":         {"Nor should a failure of another.", "t1 t1 f2 t1 t1 t1", "NamespaceCircuitOpen", ""},
+		"NotBlamed":      {"Nor should what was before an answer.", "t1 a2 a1 t1 t1 t1 t1 t1", "NamespaceCircuitOpen", ""},
 		"OnlyStatus":     {"An answer should not close it.", "c1 c1 c1 c1 c1 a1", "CircuitOpen", "CircuitOpen"},
 		"Status":         {"A good status should close it.", "c1 c1 c1 c1 c1 S", "", ""},
 		"StatusOfAll":    {"A good status should not close that of a namespace.", "t1 t1 t1 t1 t1 S", "NamespaceCircuitOpen", ""},
@@ -496,7 +499,7 @@ func TestCircuit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, now := circuit{of: map[string]*namespaceCircuit{}}, time.Unix(0, 0)
-			reasons := map[byte]string{'c': v1beta1.ReasonConnection, 't': v1beta1.ReasonTimeout, 'a': ""}
+			reasons := map[byte]string{'c': v1beta1.ReasonConnection, 't': v1beta1.ReasonTimeout, 'f': v1beta1.ReasonFailed, 'a': ""}
 			for call := range strings.FieldsSeq(tc.calls) {
 				switch call {
 				case "S":
@@ -509,7 +512,11 @@ func TestCircuit(t *testing.T) {
 					c.called(call[1:], reasons[call[0]], now)
 				}
 			}
-			assert.Equal(t, tc.one, c.refuses("1"), tc.reason)
+			refuses := c.refuses("1")
+			if c.isCause("1") {
+				refuses += " by itself"
+			}
+			assert.Equal(t, tc.one, refuses, tc.reason)
 			assert.Equal(t, tc.two, c.refuses("2"), tc.reason)
 		})
 	}
@@ -669,7 +676,7 @@ func TestStored(t *testing.T) {
 		running.Go(func() { assert.Equal(t, "Order b a", w.askFor(t, stored())) })
 	}
 	require.Eventually(t, func() bool { return w.server.asked.Load() == int64(v1beta1.StoredChooserCalls.PerKey) }, time.Minute, time.Millisecond)
-	assert.Equal(t, "Unavailable=Busy by itself", w.askFor(t, stored()), "They should have no more than half.")
+	assert.Equal(t, "Unavailable=Busy", w.askFor(t, stored()), "They should have no more than half.")
 	assert.Equal(t, "Order b a", w.ask(t, "a", "b"), "A new claim of the namespace should be answered.")
 	close(answer)
 	running.Wait()

@@ -21,6 +21,7 @@ type circuit struct {
 	// statuses are failed calls of Status, and failures of Rank: an answer to one ends no row of the other.
 	statuses, failures int
 	timeouts           run
+	answers            int // to claims, of any namespace
 	of                 map[string]*namespaceCircuit
 }
 
@@ -35,6 +36,7 @@ type run struct {
 type namespaceCircuit struct {
 	timeouts int
 	last     time.Time
+	answers  int // until the first of them
 }
 
 // refuses returns why no call may be made for a namespace; empty, one may.
@@ -48,6 +50,15 @@ func (c *circuit) refuses(namespace string) string {
 		return v1beta1.ReasonNamespaceCircuitOpen
 	}
 	return ""
+}
+
+// isCause reports whether the claims of a namespace alone time out: the chooser has answered others since their first timeout. An answer to
+// one of them would have ended its circuit.
+func (c *circuit) isCause(namespace string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	of := c.of[namespace]
+	return of != nil && of.answers != c.answers
 }
 
 // called records the end of a call for a namespace.
@@ -65,11 +76,14 @@ func (c *circuit) called(namespace, reason string, now time.Time) {
 		c.timeouts.several = c.timeouts.several || c.timeouts.first != namespace
 		of := c.of[namespace]
 		if of == nil {
-			of = &namespaceCircuit{}
+			of = &namespaceCircuit{answers: c.answers}
 			c.of[namespace] = of
 		}
 		of.timeouts, of.last = of.timeouts+1, now
-	default: // It answered.
+	default: // It answered, maybe with a failure.
+		if reason == "" {
+			c.answers++
+		}
 		c.failures, c.timeouts = 0, run{}
 		delete(c.of, namespace)
 	}

@@ -39,14 +39,14 @@ func (l *connection) choose(ctx context.Context, q *selector.Question) (answer s
 	}
 	if reason := l.circuit.refuses(q.Key); reason != "" {
 		answer = unavailable(reason)
-		answer.OwnDoing = reason == v1beta1.ReasonNamespaceCircuitOpen
+		answer.OwnDoing = reason == v1beta1.ReasonNamespaceCircuitOpen && l.circuit.isCause(q.Key)
 		return answer, ""
 	}
 	for _, limiter := range l.limiters[q.Stored] {
 		done, err := limiter.Take(ctx, q.Key) // It never waits.
 		if err != nil {
 			answer = unavailable(v1beta1.ReasonBusy)
-			answer.OwnDoing = errors.Is(err, fair.ErrKeyFull)
+			answer.OwnDoing = errors.Is(err, fair.ErrKeyFull) && l.circuit.isCause(q.Key)
 			return answer, ""
 		}
 		defer done()
