@@ -486,6 +486,7 @@ func TestCircuit(t *testing.T) {
 		"StatusFails":    {"Answers to claims should not end a row of failed statuses.", "F a1 F a1 F F a1 F", "CircuitOpen", "CircuitOpen"},
 		"OneNamespace":   {"One namespace should open its own alone.", "t1 t1 t1 t1 t1 t1", "NamespaceCircuitOpen", ""},
 		"TwoNamespaces":  {"Timeouts of two namespaces should open it.", "t1 t2 t1 t1 t2", "CircuitOpen", "CircuitOpen"},
+		"NoNamespace":    {"Claims of unknown authors should not count as others.", "t t1 t t1 t t1 t1", "", ""},
 		"Interleaved":    {"Answers of others should keep it closed.", "t1 t1 a2 t1 a2 t1 t1", "NamespaceCircuitOpen by itself", ""},
 		"Answered":       {"An answer before the first timeout should not blame a namespace.", "a2 t1 t1 t1 t1 t1", "NamespaceCircuitOpen", ""},
 		"Failed":         {"Nor should a failure of another.", "t1 t1 f2 t1 t1 t1", "NamespaceCircuitOpen", ""},
@@ -681,6 +682,12 @@ func TestStored(t *testing.T) {
 	close(answer)
 	running.Wait()
 	assert.Equal(t, "Order b a", w.askFor(t, stored()), "The places should be free again.")
+	for range v1beta1.MaxChooserFailures {
+		w.l.circuit.called("", v1beta1.ReasonTimeout, time.Now())
+	}
+	q := stored()
+	q.Namespace, q.Key = "", ""
+	assert.Equal(t, "Unavailable=Busy", w.askFor(t, q), "A claim should wait if only those of other authors may have timed out.")
 }
 
 // TestConfirms has a status that was asked for before the epoch changed come after an answer of the new epoch.

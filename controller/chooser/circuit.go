@@ -1,6 +1,7 @@
 package chooser
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -12,7 +13,7 @@ const namespaceRest = 30 * time.Second
 
 // circuit keeps claims from waiting for a chooser that does not answer. It opens after MaxChooserFailures calls that fail, or that time out
 // and are of two namespaces at least. Status alone closes it. A namespace has a circuit of its own, which its timeouts open. The author of
-// claims without one counts as a namespace.
+// claims without one counts as a namespace. It is not known of stored claims: these have one circuit, and wait while it is open.
 type circuit struct {
 	mu     sync.Mutex // guards all below
 	polled bool
@@ -69,11 +70,9 @@ func (c *circuit) called(namespace, reason string, now time.Time) {
 	case v1beta1.ReasonConnection:
 		c.failures++
 	case v1beta1.ReasonTimeout:
-		if c.timeouts.length == 0 {
-			c.timeouts.first = namespace
-		}
 		c.timeouts.length++
-		c.timeouts.several = c.timeouts.several || c.timeouts.first != namespace
+		c.timeouts.first = cmp.Or(c.timeouts.first, namespace)
+		c.timeouts.several = c.timeouts.several || namespace != "" && namespace != c.timeouts.first // Without one, the author may be the same.
 		of := c.of[namespace]
 		if of == nil {
 			of = &namespaceCircuit{answers: c.answers}

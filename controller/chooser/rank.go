@@ -38,6 +38,9 @@ func (l *connection) choose(ctx context.Context, q *selector.Question) (answer s
 		return kept.(ranking).of(q, sorted), cached // It has nothing else.
 	}
 	if reason := l.circuit.refuses(q.Key); reason != "" {
+		if q.Stored && q.Key == "" && reason == v1beta1.ReasonNamespaceCircuitOpen {
+			reason = v1beta1.ReasonBusy // Their authors are not known, so one may keep others waiting. None is drawn for that.
+		}
 		answer = unavailable(reason)
 		answer.OwnDoing = reason == v1beta1.ReasonNamespaceCircuitOpen && l.circuit.isCause(q.Key)
 		return answer, ""
