@@ -25,6 +25,7 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/fair"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
@@ -206,6 +207,40 @@ func testRefused(t *testing.T, isChooser bool) {
 		time.Sleep(registry.RetryAfter + lateRound)
 		synctest.Wait()
 		assert.EqualValues(t, waiting, written.Load(), "We should bind once there is room.")
+		end()
+	})
+}
+
+// TestChooserBusy has more claims of a namespace wait than may ask their chooser at once.
+func TestChooserBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const waiting = 100
+		var bound atomic.Int64
+		b, claims, _ := bubble(t, func(r *http.Request) (*http.Response, error) {
+			bound.Add(1)
+			return patched(r), nil
+		})
+		claims.kind.External, claims.kind.Rules.Shown = &v1beta1.External{}, &rules.Shown{}
+		limiter := fair.NewLimiter(v1beta1.StoredChooserCalls)
+		b.Decider.Choose = func(ctx context.Context, q *selector.Question) selector.Answer {
+			done, err := limiter.Take(ctx, q.Key)
+			if err != nil {
+				return selector.Answer{Outcome: selector.ChooserUnavailable, Unavailable: v1beta1.ReasonBusy}
+			}
+			defer done()
+			time.Sleep(200 * time.Millisecond)
+			return selector.Answer{Outcome: selector.ChooserNoOpinion}
+		}
+		for i := range waiting {
+			addClaim(t, claims, claimJSON(i, wantsGold, "team"))
+		}
+		end := b.startIn(t)
+		time.Sleep(15 * time.Second) // They need 5 seconds at least.
+		synctest.Wait()
+		assert.EqualValues(t, waiting, bound.Load(), "We should not leave the chooser idle while claims wait.")
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(b.Claims.Metrics)
+		assert.Zero(t, controllertest.Scraped(t, registry)["late_bindings_total claim_kind="+lateKind+" outcome="+lateFailed], "None failed.")
 		end()
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -114,7 +115,10 @@ func (k *kindBinder) bind(ctx context.Context, item waitingItem) (outcome string
 		return "", 0, nil
 	}
 	decision, err = k.decide(ctx, k.binder.Decider, claim, selector.Mode{Stored: true})
-	if err != nil {
+	switch {
+	case err != nil && decision.Choice.Unavailable == v1beta1.ReasonBusy: // Other claims that wait are being answered.
+		return "", wait.Jitter(lateRetry, 1), nil
+	case err != nil:
 		return lateFailed, 0, err
 	}
 	switch {
