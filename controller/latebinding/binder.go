@@ -24,7 +24,7 @@ const (
 	// lateRound is the time between two looks at whether classes or claims have changed. A round has at least twice that.
 	lateRound = 500 * time.Millisecond
 	lateRetry = time.Second // the delay before the first retry of a claim, which doubles until it is lateRetryMax
-	// lateRetryMax is how often a claim is tried that the API server refuses permanently.
+	// lateRetryMax is how often a claim is tried that the API server refuses permanently, or to which its chooser gives no class.
 	lateRetryMax    = 10 * time.Minute
 	namespaceRounds = 10 // how many looks pass until namespaces are checked again
 	lateWorkers     = 16 // of each kind: hanging writes delay no other kind
@@ -56,10 +56,7 @@ type Binder struct {
 
 // Start binds claims until the leadership ends.
 func (b *Binder) Start(ctx context.Context) error {
-	limiter := func() flowcontrol.RateLimiter {
-		return flowcontrol.NewTokenBucketRateLimiter(float32(b.Rate), 2*b.Rate)
-	}
-	b.writes, b.notices = limiter(), limiter()
+	b.writes, b.notices = b.newLimiter(), b.newLimiter()
 	var running sync.WaitGroup
 	ends := map[*claimWatch]func(){} // of the kinds with BindLater
 	defer func() {
@@ -92,6 +89,10 @@ func (b *Binder) Start(ctx context.Context) error {
 	return nil
 }
 
+func (b *Binder) newLimiter() flowcontrol.RateLimiter {
+	return flowcontrol.NewTokenBucketRateLimiter(float32(b.Rate), 2*b.Rate)
+}
+
 // kindBinder binds the waiting claims of one kind, in goroutines of its own.
 type kindBinder struct {
 	binder   *Binder
@@ -99,8 +100,10 @@ type kindBinder struct {
 	interval time.Duration
 	queue    workqueue.TypedDelayingInterface[waitingItem] // of claims that have a class, for the writers
 	backoff  workqueue.TypedRateLimiter[waitingItem]
-	recorder record.EventRecorder
-	looks    int
+	// questions are decisions of a kind with a chooser, at the rate of writes: claims that wait for it cost no more CPU.
+	questions flowcontrol.RateLimiter
+	recorder  record.EventRecorder
+	looks     int
 }
 
 // bindAll starts to bind the claims of a kind, and returns a function that ends it.
@@ -127,7 +130,7 @@ func (b *Binder) bindAll(ctx context.Context, w *claimWatch, running *sync.WaitG
 func (b *Binder) newKindBinder(ctx context.Context, w *claimWatch) *kindBinder {
 	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[waitingItem]{Queue: &fairQueue{}})
 	return &kindBinder{
-		binder: b, watch: w, interval: cmp.Or(b.interval, lateRound),
+		binder: b, watch: w, interval: cmp.Or(b.interval, lateRound), questions: b.newLimiter(),
 		backoff: newLateLimiter(cmp.Or(b.retry, lateRetry)), recorder: b.newRecorder(ctx, w),
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[waitingItem]{Queue: queue}),
 	}

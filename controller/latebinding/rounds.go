@@ -162,10 +162,11 @@ func (s *claimState) record(a seenVersion, is outlook) bool {
 	return is.matched
 }
 
-// taken has a claim woken by room, if it missed its class for lack of it. It stays with the writers, which try it again later.
+// taken has a claim woken by room, if it missed its class for lack of it, and by other classes, if its chooser gave it none. It stays with
+// the writers, which try it again later.
 func (s *claimState) taken(a seenVersion, d *selector.Decision) {
 	if c := s.waiting.find(a.namespace, a.uid); c != nil && c.version == a.version {
-		c.full = selector.IsFull(d)
+		c.full = selector.IsFull(d) || d.Choice.Outcome == selector.ChooserNone
 	}
 }
 

@@ -204,9 +204,45 @@ func testRefused(t *testing.T, isChooser bool) {
 		assert.LessOrEqual(t, asked.Load(), int64(waiting*(1+time.Minute/registry.RetryAfter)), "We should ask again after a while, and not all the time.")
 		assert.EqualValues(t, waiting, events.Load(), "We should notify each claim's author once.")
 		open.Store(true)
-		time.Sleep(registry.RetryAfter + lateRound)
+		time.Sleep(registry.RetryAfter + 2*lateRound)
 		synctest.Wait()
 		assert.EqualValues(t, waiting, written.Load(), "We should bind once there is room.")
+		end()
+	})
+}
+
+// TestChooserRefuses has a chooser give no class to thousands of claims, for an hour.
+func TestChooserRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const refused, allowed = 2000, 300
+		var asked, bound atomic.Int64
+		b, claims, others := bubble(t, func(r *http.Request) (*http.Response, error) {
+			bound.Add(1)
+			return patched(r), nil
+		})
+		claims.kind.External, claims.kind.Rules.Shown = &v1beta1.External{}, &rules.Shown{}
+		b.Decider.Choose = func(context.Context, *selector.Question) selector.Answer {
+			asked.Add(1)
+			return selector.Answer{Outcome: selector.ChooserNone}
+		}
+		for i := range refused {
+			addClaim(t, claims, claimJSON(i, wantsGold, "team"))
+		}
+		for i := range allowed {
+			addClaim(t, others, claimJSON(refused+i, wantsGold, "team"))
+		}
+		end := b.startIn(t)
+		time.Sleep(2500 * time.Millisecond)
+		synctest.Wait()
+		assert.EqualValues(t, allowed, bound.Load(), "They should take no turn of another kind.")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		before := asked.Load()
+		assert.Less(t, before, int64(refused*20), "We should ask less and less.")
+		b.Claims.registration.Inventory.SetClasses(labelled(b.Claims.registration.Inventory.Snapshot()[lateKind].All[0].Kind, "gold tier=gold", "other tier=gold"))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.GreaterOrEqual(t, asked.Load()-before, int64(refused), "We should ask again when classes change.")
 		end()
 	})
 }

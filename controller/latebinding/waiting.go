@@ -31,7 +31,7 @@ type waitingClaim struct {
 	unnotified bool  // It is in the line for its event.
 	matched    bool  // It has a class, and is in the hands of a writer.
 	notYet     bool  // claims.when was false when it was looked at, so no event reports that it waits.
-	full       bool  // Classes had no room for it.
+	full       bool  // Classes had no room for it, or its chooser gave it none.
 	failed     bool  // Its selector caused a panic: it is not looked at again.
 	written    bool  // This version was bound.
 	notified   bool  // It got its event that there is no class.

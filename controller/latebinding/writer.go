@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -108,7 +109,9 @@ func (k *kindBinder) bind(ctx context.Context, item waitingItem) (outcome string
 		w.own(func(s *claimState) { s.missed(claim, &decision) })
 		return "", 0, nil
 	}
-	if ok = k.binder.writes.Wait(ctx) == nil; ok { // Else the term is over.
+	// A chooser may give the claim no class, which takes no turn of another kind.
+	turn := map[bool]flowcontrol.RateLimiter{true: k.questions, false: k.binder.writes}[w.kind.External != nil]
+	if ok = turn.Wait(ctx) == nil; ok { // Else the term is over.
 		claim, ok, _ = w.waits(item)
 	}
 	if !ok {
@@ -120,21 +123,39 @@ func (k *kindBinder) bind(ctx context.Context, item waitingItem) (outcome string
 		return "", wait.Jitter(lateRetry, 1), nil
 	case err != nil:
 		return lateFailed, 0, err
-	}
-	switch {
 	case decision.Class == nil && (len(decision.Refused) > 0 || decision.Choice.Outcome != ""): // No watch shows when that changes.
 		k.warn(claim, v1beta1.EventNoMatchingClass, decision.Warning())
 		w.own(func(s *claimState) { s.taken(claim, &decision) })
-		return "", registry.RetryAfter, nil
+		if again = registry.RetryAfter; decision.Choice.Outcome != "" {
+			again = max(again, k.backoff.When(item))
+		}
+		return "", again, nil
 	case decision.Class == nil:
 		w.own(func(s *claimState) { s.missed(claim, &decision) })
 		return "", 0, nil
 	case decision.Given():
 		w.own(func(s *claimState) { s.wrote(claim) })
 		return "", 0, nil
+	case w.kind.External != nil && !k.mayWrite(ctx):
+		return "", wait.Jitter(lateRetry, 1), nil
 	}
+	return k.write(ctx, claim, &decision)
+}
+
+// mayWrite waits for a turn to write, but not for so long that the decision is out of date.
+func (k *kindBinder) mayWrite(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, lateRetry)
+	defer cancel()
+	return k.binder.writes.Wait(ctx) == nil
+}
+
+// write the class of a claim, with the results of bind.
+func (k *kindBinder) write(
+	ctx context.Context, claim seenVersion, decision *selector.Decision,
+) (outcome string, again time.Duration, err error) {
+	w := k.watch
 	kind := decision.View.Kind
-	object, version, err := k.binder.Claims.client.WriteClass(ctx, w.resource, claim.uid, claim.version, &decision)
+	object, version, err := k.binder.Claims.client.WriteClass(ctx, w.resource, claim.uid, claim.version, decision)
 	log := logf.FromContext(ctx).WithValues("claimKind", kind.Name, "namespace", claim.namespace, "name", claim.name)
 	switch {
 	case err == nil:
@@ -148,7 +169,7 @@ func (k *kindBinder) bind(ctx context.Context, item waitingItem) (outcome string
 		})
 		log.Info("Bound a waiting claim", "class", decision.Class.String(), "reason", decision.Reason(),
 			"strategy", kind.Strategy.Name, "candidates", decision.Candidates, "dropped", decision.DroppedText())
-		k.bound(claim, &decision)
+		k.bound(claim, decision)
 		return lateBound, 0, nil
 	case IsOutdated(err):
 		return lateChanged, 0, err
