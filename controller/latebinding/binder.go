@@ -26,6 +26,7 @@ const (
 	lateRetry = time.Second // the delay before the first retry of a claim, which doubles until it is lateRetryMax
 	// lateRetryMax is how often a claim is tried that the API server refuses permanently, or to which its chooser gives no class.
 	lateRetryMax    = 10 * time.Minute
+	noticeTries     = 4  // how many fail until an event says why a claim waits, which has waited for longer than noticeDelay then
 	namespaceRounds = 10 // how many looks pass until namespaces are checked again
 	lateWorkers     = 16 // of each kind: hanging writes delay no other kind
 )

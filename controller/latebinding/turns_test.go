@@ -162,14 +162,18 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestRefused has a gate refuse the only class for a minute, or a chooser.
+// TestRefused has a gate refuse the only class for a minute, or a chooser, or has the chooser not answer.
 func TestRefused(t *testing.T) {
-	for name, isChooser := range map[string]bool{"Gate": false, "Chooser": true} {
-		t.Run(name, func(t *testing.T) { testRefused(t, isChooser) })
+	for name, answer := range map[string]*selector.Answer{
+		"Gate":        nil,
+		"Chooser":     {Outcome: selector.ChooserNone},
+		"Unavailable": {Outcome: selector.ChooserUnavailable, Unavailable: v1beta1.ReasonTimeout},
+	} {
+		t.Run(name, func(t *testing.T) { testRefused(t, answer) })
 	}
 }
 
-func testRefused(t *testing.T, isChooser bool) {
+func testRefused(t *testing.T, answer *selector.Answer) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		const waiting = 50
@@ -184,14 +188,15 @@ func testRefused(t *testing.T, isChooser bool) {
 			asked.Add(1)
 			return !open.Load(), nil
 		}}}
-		if isChooser {
-			b.Decider.Gates, claims.kind.External, claims.kind.Rules.Shown = nil, &v1beta1.External{}, &rules.Shown{}
+		if answer != nil {
+			b.Decider.Gates, claims.kind.Rules.Shown = nil, &rules.Shown{}
+			claims.kind.External = &v1beta1.External{WhenUnavailable: v1beta1.UnavailableFail}
 			b.Decider.Choose = func(context.Context, *selector.Question) selector.Answer {
 				asked.Add(1)
 				if open.Load() {
 					return selector.Answer{Outcome: selector.ChooserNoOpinion}
 				}
-				return selector.Answer{Outcome: selector.ChooserNone}
+				return *answer
 			}
 		}
 		for i := range waiting {
@@ -201,10 +206,10 @@ func testRefused(t *testing.T, isChooser bool) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Zero(t, written.Load(), "We should not bind to a class that is full.")
-		assert.LessOrEqual(t, asked.Load(), int64(waiting*(1+time.Minute/registry.RetryAfter)), "We should ask again after a while, and not all the time.")
+		assert.LessOrEqual(t, asked.Load(), int64(waiting*(2+time.Minute/registry.RetryAfter)), "We should ask again after a while, and not all the time.")
 		assert.EqualValues(t, waiting, events.Load(), "We should notify each claim's author once.")
 		open.Store(true)
-		time.Sleep(registry.RetryAfter + 2*lateRound)
+		time.Sleep(registry.RetryAfter + 4*lateRound)
 		synctest.Wait()
 		assert.EqualValues(t, waiting, written.Load(), "We should bind once there is room.")
 		end()

@@ -122,6 +122,9 @@ func (k *kindBinder) bind(ctx context.Context, item waitingItem) (outcome string
 	case err != nil && decision.Choice.Unavailable == v1beta1.ReasonBusy: // Other claims that wait are being answered.
 		return "", wait.Jitter(lateRetry, 1), nil
 	case err != nil:
+		if k.backoff.NumRequeues(item) >= noticeTries {
+			k.warn(claim, v1beta1.EventNoMatchingClass, textFor(err))
+		}
 		return lateFailed, 0, err
 	case decision.Class == nil && (len(decision.Refused) > 0 || decision.Choice.Outcome != ""): // No watch shows when that changes.
 		k.warn(claim, v1beta1.EventNoMatchingClass, decision.Warning())
