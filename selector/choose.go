@@ -74,9 +74,9 @@ var ErrOwnDoing = errors.New("because of other claims of the same namespace or a
 // waits while the chooser is busy: no request waits for it. Claims of the chooser's own namespace never fail: it may need them to start.
 func (d *Decider) choose(ctx context.Context, out *outside, o *order, decision *Decision, first candidate, mode Mode) (err error) {
 	kind, ranked := o.view.Kind, []candidate{first}
-	shown := kind.Rules.Shown.Claim(o.claim.Object)
+	shown := kind.Rules.Shown.Claim(o.claim.Object, v1beta1.MaxChooserClaimBytes)
 	switch {
-	case len(shown) > v1beta1.MaxChooserClaimBytes:
+	case shown == "":
 		decision.Claim.Problems = field.ErrorList{{Type: field.ErrorTypeTooLong, Field: "spec", Detail: fmt.Sprintf(
 			"the fields that the chooser of claim kind %q reads must not have more than %d bytes together, as JSON",
 			kind.Name, v1beta1.MaxChooserClaimBytes)}}

@@ -210,7 +210,7 @@ func TestQuestion(t *testing.T) {
 		}
 		price, _ := q.Candidates[0].Fields.Lookup([]string{"spec", "price"})
 		assert.JSONEq(t, fmt.Sprintf(`{"metadata": {"name": %q}, "spec": {"price": %d}}`, names[0], price),
-			q.Kind.Rules.Shown.Class(q.Candidates[0].Fields))
+			q.Kind.Rules.Shown.Class(q.Candidates[0].Fields, 100))
 		return Answer{Outcome: ChooserNoOpinion}
 	}
 	got := decided(t, &d, view, in, Mode{DryRun: true})

@@ -25,6 +25,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -61,7 +62,8 @@ type connection struct {
 	// limiters are those that a call passes, by the key of its question, if its claim is stored and if it is not.
 	limiters map[bool][]*fair.Limiter
 	// answers are by the hash of their question, and texts by their shownClass.
-	answers, texts *utilcache.LRUExpireCache
+	answers *utilcache.LRUExpireCache
+	texts   *lru.Cache
 	// epoch is that of the last Status, and polls are the calls of it: claims share one.
 	epoch  atomic.Pointer[string]
 	polls  singleflight.Group
@@ -86,12 +88,12 @@ func (c *Choosers) newConnection(claimKind string, e *v1beta1.External) *connect
 	all := fair.NewLimiter(v1beta1.ChooserCalls)
 	l := &connection{
 		choosers: c, claimKind: claimKind, address: e.Address(), now: time.Now, after: time.After, ended: make(chan struct{}),
+		texts:    lru.New(v1beta1.MaxChooserAnswers),
 		circuit:  circuit{of: map[string]*namespaceCircuit{}},
 		limiters: map[bool][]*fair.Limiter{true: {fair.NewLimiter(v1beta1.StoredChooserCalls), all}, false: {all}},
 	}
 	l.secret.Store(&clientSecret{})
 	l.answers = utilcache.NewLRUExpireCacheWithClock(v1beta1.MaxChooserAnswers, clock{l})
-	l.texts = utilcache.NewLRUExpireCacheWithClock(v1beta1.MaxChooserAnswers, clock{l})
 	l.epoch.Store(new(string))
 	l.external.Store(e)
 	l.conn, l.err = Dial(l.address, l.tls)

@@ -183,17 +183,14 @@ type shownClass struct {
 	class  weak.Pointer[inventory.Class]
 }
 
-// textOf a class is what the chooser learns of it, empty if that is too long. It nearly always is what it was for the last claim.
+// textOf a class is what the chooser learns of it, empty if that is too long. It has no age: what changes is another class.
 func (l *connection) textOf(fields *rules.Shown, c *inventory.Class) string {
 	key := shownClass{weak.Make(fields), weak.Make(c)}
 	if kept, ok := l.texts.Get(key); ok {
 		return kept.(string) // It has nothing else.
 	}
-	text := fields.Class(c.Fields)
-	if len(text) > v1beta1.MaxChooserClassBytes {
-		text = ""
-	}
-	l.texts.Add(key, text, v1beta1.MaxChooserAnswerAge)
+	text := fields.Class(c.Fields, v1beta1.MaxChooserClassBytes)
+	l.texts.Add(key, text)
 	return text
 }
 

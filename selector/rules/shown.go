@@ -30,23 +30,49 @@ func pathsOf(places []v1beta1.Place) []fields.Path {
 	return expression.NewFields(paths...).Paths()
 }
 
-// Claim returns the fields of a claim as JSON. The same values are the same text.
-func (s *Shown) Claim(object map[string]any) string { return show(s.claim, object) }
+// Claim returns the fields of a claim as JSON, empty if that has more bytes than most. The same values are the same text.
+func (s *Shown) Claim(object map[string]any, most int) string { return show(s.claim, object, most) }
 
-// Class returns the fields of a class likewise. One that is too long is absent.
-func (s *Shown) Class(of *expression.Object) string { return show(s.class, of.Whole()) }
+// Class returns the fields of a class likewise. A field that is too long to be read is absent.
+func (s *Shown) Class(of *expression.Object, most int) string { return show(s.class, of.Whole(), most) }
 
 // show has the values at the paths alone, and so nothing of what is no object on the way to one.
-func show(paths []fields.Path, object map[string]any) string {
+func show(paths []fields.Path, object map[string]any, most int) string {
 	shown := make(map[string]any, len(paths))
 	for _, p := range paths {
 		if value, err := p.Lookup(object); err == nil && value != nil {
 			fields.CopyField(shown, object, p)
 		}
 	}
+	if spare(shown, most) < 0 {
+		return ""
+	}
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false) // It makes six bytes of one.
 	_ = encoder.Encode(shown)    // It was read from JSON.
+	if text.Len()-1 > most {
+		return ""
+	}
 	return strings.TrimSuffix(text.String(), "\n")
+}
+
+// spare is how many bytes are left after a value as JSON, at most: escapes take more. It visits no more than fits.
+func spare(value any, left int) int {
+	switch v := value.(type) {
+	case string:
+		return left - len(v) - len(`""`)
+	case []any:
+		for i := 0; i < len(v) && left >= 0; i++ {
+			left = spare(v[i], left-len(`,`))
+		}
+	case map[string]any:
+		for key, child := range v {
+			if left < 0 {
+				break
+			}
+			left = spare(child, left-len(key)-len(`"":,`))
+		}
+	}
+	return left - 1 // for two brackets and one comma too many, or for all else
 }
