@@ -838,17 +838,24 @@ func TestSecret(t *testing.T) {
 
 func TestStates(t *testing.T) {
 	c := circuit{of: map[string]*namespaceCircuit{}}
+	now := time.Unix(0, 0)
 	for _, tc := range []struct {
 		reason            string
+		after             time.Duration
 		state             State
 		changed, inReason bool
 	}{
-		{"The first state should be reported.", State{}, true, true},
-		{"The same should not.", State{}, false, false},
-		{"Another reason should.", State{"Connection", "refused"}, true, true},
-		{"Another message should not be logged.", State{"Connection", "reset"}, true, false},
+		{"The first state should be reported.", 0, State{}, true, true},
+		{"The same should not.", messageRest, State{}, false, false},
+		{"Another reason should.", 0, State{"Connection", "refused"}, true, true},
+		{"Another message should not: each connection may have its own.", messageRest - 1, State{"Connection", "reset"}, false, false},
+		{"It should later.", 1, State{"Connection", "reset"}, true, false},
+		{"But not soon after.", 1, State{"Connection", "refused"}, false, false},
+		{"Nor if it is what was reported last.", messageRest, State{"Connection", "reset"}, false, false},
+		{"A recovery should at once.", 0, State{}, true, true},
 	} {
-		changed, inReason := c.record(tc.state, time.Time{})
+		now = now.Add(tc.after)
+		changed, inReason := c.record(tc.state, now)
 		assert.Equal(t, []bool{tc.changed, tc.inReason}, []bool{changed, inReason}, tc.reason)
 	}
 }

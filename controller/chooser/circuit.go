@@ -8,6 +8,9 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
+// messageRest is how long a change of the message alone is not reported again: it may have the port of each connection.
+const messageRest = time.Minute
+
 // namespaceRest is how long the circuit of a namespace stays open, at least: a good status says nothing about its claims.
 const namespaceRest = 30 * time.Second
 
@@ -18,7 +21,10 @@ type circuit struct {
 	mu     sync.Mutex // guards all below
 	polled bool
 	status State // by the last Status
-	open   bool
+	// notified is the last that was reported as changed, at notifiedAt.
+	notified   State
+	notifiedAt time.Time
+	open       bool
 	// statuses are failed calls of Status, and failures of Rank: an answer to one ends no row of the other.
 	statuses, failures int
 	timeouts           run
@@ -90,11 +96,14 @@ func (c *circuit) called(namespace, reason string, now time.Time) {
 		c.timeouts.several && c.timeouts.length >= v1beta1.MaxChooserFailures
 }
 
-// record the outcome of Status, and report whether it differs from the last, and in its reason.
+// record the outcome of Status, and report whether it differs from what was reported last, and in its reason.
 func (c *circuit) record(s State, now time.Time) (changed, inReason bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	changed, inReason = !c.polled || c.status != s, !c.polled || c.status.Reason != s.Reason
+	inReason = !c.polled || c.status.Reason != s.Reason
+	if changed = inReason || c.notified != s && now.Sub(c.notifiedAt) >= messageRest; changed {
+		c.notified, c.notifiedAt = s, now
+	}
 	c.polled, c.status = true, s
 	if s.Reason != "" {
 		c.statuses++

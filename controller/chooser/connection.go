@@ -216,7 +216,7 @@ func (l *connection) askStatus(ctx context.Context) {
 	if changed {
 		l.choosers.states.Notify(l.claimKind)
 	}
-	if inReason { // Messages may have the port of each connection.
+	if inReason {
 		logf.FromContext(ctx).Info("The status of a chooser has changed", "claimKind", l.claimKind, "reason", state.Reason,
 			"message", state.Message)
 	}
