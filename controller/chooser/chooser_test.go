@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"runtime"
 	"strconv"
@@ -732,6 +733,47 @@ func TestPauses(t *testing.T) {
 		assert.Equal(t, want*time.Millisecond, pause, "We should wait for longer after each connection that ends at once.")
 	}
 	assert.Zero(t, pauseAfter(pause, shortConnection), "We should connect again at once after one that lasted.")
+}
+
+// TestEndedConnections has a chooser end each connection as soon as it is ready.
+func TestEndedConnections(t *testing.T) {
+	w := newWorld(t)
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{*leaf(t, w.ca, &x509.Certificate{})},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: poolOf(w.ca),
+	}
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	w.server.address = listener.Addr().String()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.ReadFull(conn, make([]byte, len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")))
+			_, _ = conn.Write([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0}) // its settings
+			_ = conn.Close()
+		}
+	}()
+	w.connect(t)
+	now, ended := time.Now(), make(chan time.Time)
+	close(ended)
+	w.l.now = func() time.Time { return now }
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var pauses []time.Duration
+	w.l.after = func(d time.Duration) <-chan time.Time {
+		if pauses = append(pauses, d); len(pauses) == 5 {
+			cancel()
+		}
+		return ended
+	}
+	w.l.keepConnected(ctx)
+	for i, want := range []time.Duration{0, 100, 200, 400, 800} {
+		assert.Equal(t, want*time.Millisecond, pauses[i], "We should wait for longer after each connection that ends at once.")
+	}
 }
 
 // TestRegistered has choosers asked for their status as soon as their kind is registered. No time passes.

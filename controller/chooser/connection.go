@@ -154,22 +154,23 @@ func (l *connection) run(ctx context.Context) {
 // keepConnected connects whenever the connection is idle, and asks for the status as soon as there is one: that closes the circuit.
 func (l *connection) keepConnected(ctx context.Context) {
 	var pause time.Duration
+	var began time.Time // the last connection
 	for changed := true; ctx.Err() == nil; {
-		state, began := l.conn.GetState(), l.now()
+		state := l.conn.GetState()
 		switch {
 		case state == connectivity.Idle:
+			pause = pauseAfter(pause, l.now().Sub(began)) // It may have been ready for so short a time that this did not see it.
 			select {
 			case <-ctx.Done():
 			case <-l.after(pause):
 			}
 			l.conn.Connect()
+			began = l.now()
 		case state == connectivity.Ready && changed:
 			l.poll(ctx)
 		}
 		changes, cancel := context.WithTimeout(ctx, longestBackoff) // It may have been idle again before this began to look.
-		if changed = l.conn.WaitForStateChange(changes, state); state == connectivity.Ready {
-			pause = pauseAfter(pause, l.now().Sub(began))
-		}
+		changed = l.conn.WaitForStateChange(changes, state)
 		cancel()
 	}
 }
