@@ -76,10 +76,11 @@ func (d *Decider) choose(ctx context.Context, out *outside, o *order, decision *
 	kind, ranked := o.view.Kind, []candidate{first}
 	shown := kind.Rules.Shown.Claim(o.claim.Object, v1beta1.MaxChooserClaimBytes)
 	switch {
-	case shown == "":
+	case shown == "" && (kind.External.Service == nil || string(kind.External.Service.Namespace) != o.claim.Namespace):
+		read := truncate.String(fmt.Sprint(kind.Rules.Shown.ClaimFields()), v1beta1.MaxShownBytes)
 		decision.Claim.Problems = field.ErrorList{{Type: field.ErrorTypeTooLong, Field: "spec", Detail: fmt.Sprintf(
-			"the fields that the chooser of claim kind %q reads must not have more than %d bytes together, as JSON",
-			kind.Name, v1beta1.MaxChooserClaimBytes)}}
+			"the fields that the chooser of claim kind %q reads, %s, must not have more than %d bytes together, as JSON",
+			kind.Name, read, v1beta1.MaxChooserClaimBytes)}}
 		return nil
 	case d.Choose == nil:
 		decision.Choice.Outcome = ChooserNotAsked

@@ -303,7 +303,7 @@ func TestShown(t *testing.T) {
 			content: map[string]any{
 				"metadata": map[string]any{"annotations": map[string]any{"a/b": strings.Repeat("\x01", 11_000)}}, "spec": all(map[string]any{}),
 			},
-			want: "must not have more than 65536 bytes together",
+			want: "reads, [metadata.annotations[a/b] spec.size], must not have more than 65536 bytes together",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -312,6 +312,10 @@ func TestShown(t *testing.T) {
 			got := decided(t, &d, view, in, Mode{})
 			assert.Equal(t, name == "Long", !got.Drawn(), tc.reason)
 			assert.Contains(t, got.Choice.Message+got.Warning(), tc.want, tc.reason)
+			view.Kind.External.Service, in.Namespace = &v1beta1.ChooserService{Namespace: "own"}, "own"
+			got = decided(t, &d, view, in, Mode{})
+			assert.True(t, got.Drawn(), "Claims of its own namespace should never fail for a chooser.")
+			view.Kind.External.Service, in.Namespace = nil, tc.namespace
 			without := decided(t, new(Decider), view, in, Mode{Stored: true, DryRun: true})
 			assert.Equal(t, name == "Long", !without.Drawn(), "We should know that without a chooser.")
 		})

@@ -30,6 +30,9 @@ func pathsOf(places []v1beta1.Place) []fields.Path {
 	return expression.NewFields(paths...).Paths()
 }
 
+// ClaimFields are the fields of a claim.
+func (s *Shown) ClaimFields() []fields.Path { return s.claim }
+
 // Claim returns the fields of a claim as JSON, empty if that has more bytes than most. The same values are the same text.
 func (s *Shown) Claim(object map[string]any, most int) string { return show(s.claim, object, most) }
 
