@@ -118,13 +118,18 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// serve at the address of the chooser, or at a new one, until the test ends.
-func (w *world) serve(t testing.TB, change func(*tls.Config), options ...grpc.ServerOption) {
+func (w *world) config(t testing.TB) *tls.Config {
 	t.Helper()
-	config := &tls.Config{
+	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*leaf(t, w.ca, &x509.Certificate{})},
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: poolOf(w.ca),
 	}
+}
+
+// serve at the address of the chooser, or at a new one, until the test ends.
+func (w *world) serve(t testing.TB, change func(*tls.Config), options ...grpc.ServerOption) {
+	t.Helper()
+	config := w.config(t)
 	if change != nil {
 		change(config)
 	}
@@ -726,40 +731,24 @@ func TestKept(t *testing.T) {
 	assert.Nil(t, class.Value())
 }
 
-func TestPauses(t *testing.T) {
-	pause := time.Duration(0)
-	for _, want := range []time.Duration{100, 200, 400, 800, 1600, 3200, 5000, 5000} {
-		pause = pauseAfter(pause, shortConnection-1)
-		assert.Equal(t, want*time.Millisecond, pause, "We should wait for longer after each connection that ends at once.")
-	}
-	assert.Zero(t, pauseAfter(pause, shortConnection), "We should connect again at once after one that lasted.")
-}
-
 // TestEndedConnections has a chooser end each connection as soon as it is ready.
 func TestEndedConnections(t *testing.T) {
 	w := newWorld(t)
-	config := &tls.Config{
-		MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{*leaf(t, w.ca, &x509.Certificate{})},
-		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: poolOf(w.ca),
-	}
+	config := w.config(t)
+	config.NextProtos = []string{"h2"}
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	w.server.address = listener.Addr().String()
 	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
+		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
 			_, _ = io.ReadFull(conn, make([]byte, len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")))
 			_, _ = conn.Write([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0}) // its settings
 			_ = conn.Close()
 		}
 	}()
 	w.connect(t)
-	now, ended := time.Now(), make(chan time.Time)
-	close(ended)
+	now := time.Now()
 	w.l.now = func() time.Time { return now }
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -768,7 +757,7 @@ func TestEndedConnections(t *testing.T) {
 		if pauses = append(pauses, d); len(pauses) == 5 {
 			cancel()
 		}
-		return ended
+		return time.After(0)
 	}
 	w.l.keepConnected(ctx)
 	for i, want := range []time.Duration{0, 100, 200, 400, 800} {
@@ -812,25 +801,41 @@ func TestRegistered(t *testing.T) {
 	})
 }
 
-// TestRotation proves that new certificates lose no call.
+// TestRotation proves that new certificates lose no call, and that a CA which is no longer named is not trusted.
 func TestRotation(t *testing.T) {
 	w := newWorld(t)
 	w.serve(t, nil)
 	w.connected(t)
-	require.Equal(t, "Order b a", w.ask(t, "a", "b"))
-	next := certtest.NewCA(t)
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	isKept := func(bundle []byte) bool {
+		changed := *w.external
+		changed.CABundle = bundle
+		w.choosers.Snapshot = func() selector.Snapshot {
+			return selector.Snapshot{"claims.test": {Kind: &selector.ClaimKind{External: &changed}}}
+		}
+		w.choosers.sync(ctx, &running)
+		return (*w.choosers.connections.Load())["claims.test"] == w.l
+	}
+	answers := func() bool { return w.ask(t, "a", "b") == "Order b a" }
+	first, next := w.ca, certtest.NewCA(t)
+	both := append(bundleOf(first), bundleOf(next)...)
+	assert.True(t, isKept(bundleOf(first)), "We should keep a connection.")
+	require.Eventually(t, func() bool {
+		assert.True(t, answers(), "No claim should wait for the next.")
+		return !isKept(both)
+	}, time.Minute, time.Millisecond, "We should connect again with other CAs.")
 	w.presented.Store(leaf(t, next, &x509.Certificate{}))
-	changed := *w.external
-	changed.CABundle = append(bundleOf(w.ca), bundleOf(next)...)
-	w.l.external.Store(&changed)
-	assert.Equal(t, "Order b a", w.ask(t, "a", "b"), "A connection should outlive its certificates.")
+	assert.True(t, answers(), "A connection should outlive its certificates.")
 	w.server.running.Stop()
 	w.ca = next
 	w.serve(t, nil)
+	require.Eventually(t, answers, time.Minute, 10*time.Millisecond, "The next connection should have the new ones.")
 	require.Eventually(t, func() bool {
-		w.l.poll(t.Context())
-		return w.ask(t, "a", "b") == "Order b a"
-	}, time.Minute, 10*time.Millisecond, "The next connection should have the new ones.")
+		return !isKept(bundleOf(first)) && w.ask(t, "a", "b") == "Unavailable=Connection"
+	}, time.Minute, 10*time.Millisecond, "We should not go on with a chooser that is no longer trusted.")
 }
 
 func TestSecret(t *testing.T) {

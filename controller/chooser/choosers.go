@@ -54,6 +54,7 @@ type Choosers struct {
 	states      loop.Listeners[string]
 	mu          sync.Mutex                             // is held by what changes the connections
 	connections atomic.Pointer[map[string]*connection] // by ClaimKind
+	renewals    map[string]*connection                 // with another CA or Secret, which take over once they were asked. Guarded by mu
 	isReady     atomic.Bool
 	answers     *prometheus.CounterVec
 	unknown     *prometheus.CounterVec
@@ -135,27 +136,47 @@ func (c *Choosers) Ready() error {
 	return nil
 }
 
-// sync starts connections for new registrations, and stops those of others.
+// sync starts connections for new registrations, and for those with another CA or Secret, and stops those of others.
 func (c *Choosers) sync(ctx context.Context, running *sync.WaitGroup) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ctx.Err() != nil {
 		return
 	}
-	before := *c.connections.Load()
+	before, renewals := *c.connections.Load(), c.renewals
 	next := map[string]*connection{}
+	c.renewals = map[string]*connection{}
+	start := func(name string, e *v1beta1.External) *connection {
+		l := c.newConnection(name, e)
+		running.Go(func() { defer recovered.Here(); l.run(ctx) })
+		return l
+	}
 	for name, view := range c.Snapshot() {
 		e := view.Kind.External
 		if e == nil {
 			continue
 		}
-		known := before[name]
-		if known == nil || known.address != e.Address() {
-			known = c.newConnection(name, e)
-			running.Go(func() { defer recovered.Here(); known.run(ctx) })
+		known, renewal := before[name], renewals[name]
+		switch {
+		case known == nil || known.address != e.Address():
+			known = start(name, e)
+		case known.isFor(e):
+		case renewal == nil || !renewal.isFor(e):
+			c.renewals[name] = start(name, e)
+		default:
+			if state, asked := renewal.circuit.lastStatus(); asked && (state.Reason != "" || renewal.isConnected()) {
+				known = renewal
+			} else {
+				c.renewals[name] = renewal
+			}
 		}
-		known.external.Store(e) // A new CA or timeout needs no other connection.
+		known.external.Store(e) // Another timeout needs no other connection.
 		next[name] = known
+	}
+	for name, l := range renewals {
+		if c.renewals[name] != l && next[name] != l {
+			l.stop()
+		}
 	}
 	if maps.Equal(before, next) {
 		return
@@ -164,6 +185,7 @@ func (c *Choosers) sync(ctx context.Context, running *sync.WaitGroup) {
 	for name, l := range before {
 		if next[name] != l {
 			l.stop()
+			c.states.Notify(name)
 		}
 		c.forgetIfGone(name)
 	}

@@ -1,6 +1,7 @@
 package chooser
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -53,6 +54,7 @@ type connection struct {
 	choosers  *Choosers
 	claimKind string
 	address   string
+	made      *v1beta1.External // what it was made for
 	external  atomic.Pointer[v1beta1.External]
 	// conn has one connection. It is nil, and err says why, for an address that gRPC cannot parse.
 	conn *grpc.ClientConn
@@ -87,7 +89,7 @@ type clientSecret struct {
 func (c *Choosers) newConnection(claimKind string, e *v1beta1.External) *connection {
 	all := fair.NewLimiter(v1beta1.ChooserCalls)
 	l := &connection{
-		choosers: c, claimKind: claimKind, address: e.Address(), now: time.Now, after: time.After, ended: make(chan struct{}),
+		choosers: c, claimKind: claimKind, address: e.Address(), made: e, now: time.Now, after: time.After, ended: make(chan struct{}),
 		texts:    lru.New(v1beta1.MaxChooserAnswers),
 		circuit:  circuit{of: map[string]*namespaceCircuit{}},
 		limiters: map[bool][]*fair.Limiter{true: {fair.NewLimiter(v1beta1.StoredChooserCalls), all}, false: {all}},
@@ -98,6 +100,11 @@ func (c *Choosers) newConnection(claimKind string, e *v1beta1.External) *connect
 	l.external.Store(e)
 	l.conn, l.err = Dial(l.address, l.tls)
 	return l
+}
+
+// isFor reports whether what proves who both sides are is that of the registration. A Secret is read again without another connection.
+func (l *connection) isFor(e *v1beta1.External) bool {
+	return l.address == e.Address() && bytes.Equal(l.made.CABundle, e.CABundle) && l.made.ClientCertificate == e.ClientCertificate
 }
 
 // Dial returns a connection to the chooser at an address, HOST:PORT, which is made when it is used. config is called for each TLS
