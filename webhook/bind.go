@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,7 +99,11 @@ func (b *Binder) review(ctx context.Context, v *verdict) (_ *admissionv1.Admissi
 	}
 	isOfUser := view.Kind.External != nil && request.Namespace == "" // So one user's claims hold up no other's at the chooser.
 	if (view.Kind.Use == v1beta1.UseByRequester || isOfUser) && in.LeftAlone == "" {
-		user, err := decodeUser(arrivalOf(ctx).user)
+		userInfo := arrivalOf(ctx).user
+		if view.Kind.Use != v1beta1.UseByRequester { // However long it is, only the name is read.
+			userInfo = fmt.Appendf(nil, `{"username":%s}`, cmp.Or(string(fields.Path{"username"}.Raw(userInfo)), `""`))
+		}
+		user, err := decodeUser(userInfo)
 		if err != nil {
 			return nil, err
 		}

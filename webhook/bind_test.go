@@ -828,7 +828,8 @@ func TestChooserUnavailable(t *testing.T) {
 			}
 			request := newRequest(wantsGold)
 			request.Namespace = tc.namespace
-			w := posted(&Handler{Review: named(binder)}, strings.Replace(asBody(t, request), `"userInfo":{}`, `"userInfo":{"username":"jane"}`, 1))
+			userInfo := `"userInfo":{"groups":["` + strings.Repeat("x", v1beta1.MaxUserInfoBytes) + `"],"username":"jane"}` // Only its name matters.
+			w := posted(&Handler{Review: named(binder)}, strings.Replace(asBody(t, request), `"userInfo":{}`, userInfo, 1))
 			code := w.Code
 			if review := (admissionv1.AdmissionReview{}); code == http.StatusOK {
 				require.NoError(t, json.Unmarshal(w.Body.Bytes(), &review))
