@@ -48,14 +48,14 @@ type External struct {
 
 	// WhenUnavailable says what a claim gets if the chooser does not answer, or if its answer is
 	// invalid. With Draw, it gets a class by weight, as with WeightedRandom, and a warning says so.
-	// With Fail, classbind answers 503, and admission.failurePolicy decides; or 429, if other claims
-	// of the namespace are the cause. Example: Fail
+	// With Fail, classbind answers 503, and admission.failurePolicy decides; or 429, if the chooser
+	// answers all but this namespace. Example: Fail
 	// +kubebuilder:default=Draw
 	// +optional
 	WhenUnavailable WhenUnavailable `json:"whenUnavailable,omitempty"`
 
 	// Fields are what the chooser learns about a claim and its candidates. As JSON, those of a claim may
-	// have 64 KiB together. A class with more than 1925 bytes is left out: it comes after the others.
+	// have 64 KiB together. A class with more than 1925 bytes is left out: it follows those of an order.
 	// Example: {claim: [{path: .spec.nodes}], class: [{path: .metadata.name}, {path: .spec.pricePerHour}]}
 	// +required
 	Fields ChooserFields `json:"fields,omitzero"`

@@ -310,7 +310,7 @@ var (
 	// namespaces. Beyond it, the chooser counts as unavailable at once.
 	ChooserCalls = Limiter{InFlight: 32, PerKey: 8, Waiting: 32, WaitingPerKey: 8}
 	// StoredChooserCalls limits those of them that are for claims which are stored and wait. It protects new claims, which cannot wait.
-	// Beyond it, a claim asks again in a second or two.
+	// Beyond it, a claim asks again soon.
 	StoredChooserCalls = Limiter{InFlight: 16, PerKey: 4, Waiting: 16, WaitingPerKey: 4}
 	// ClassWaits limits the claims that wait for a class, up to MaxClassWait. Beyond it, a claim is answered at once from what is known.
 	ClassWaits = Limiter{InFlight: 250, PerKey: 125, Waiting: 250, WaitingPerKey: 125}
