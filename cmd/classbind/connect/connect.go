@@ -124,10 +124,14 @@ func (f *Flags) override(config *rest.Config) (err error) {
 	if config.Timeout, err = clientcmd.ParseTimeout(f.overrides.Timeout); err != nil {
 		return fmt.Errorf("--request-timeout: %w", err)
 	}
-	if as := &f.overrides.AuthInfo; as.Impersonate != "" && config.Impersonate.UserName == "" {
+	switch as := &f.overrides.AuthInfo; {
+	case config.Impersonate.UserName != "":
+	case as.Impersonate != "":
 		config.Impersonate = rest.ImpersonationConfig{
 			UserName: as.Impersonate, UID: as.ImpersonateUID, Groups: as.ImpersonateGroups, Extra: as.ImpersonateUserExtra,
 		}
+	case as.ImpersonateUID != "" || len(as.ImpersonateGroups) > 0:
+		return errors.New("--as-uid and --as-group need --as")
 	}
 	return nil
 }

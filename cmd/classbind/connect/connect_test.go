@@ -93,6 +93,11 @@ func TestOverride(t *testing.T) {
 			config: rest.Config{Impersonate: as},
 			want:   rest.Config{Impersonate: as},
 		},
+		"Group": {
+			reason: "We should not ask as the pod.",
+			args:   []string{"--as-group=team"},
+			err:    "need --as",
+		},
 		"Timeout": {
 			reason: "We should name the flag.",
 			args:   []string{"--request-timeout=soon"},
