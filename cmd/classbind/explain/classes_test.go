@@ -327,7 +327,7 @@ func TestKindsWithChooser(t *testing.T) {
 		"host": "chooser.example.org:443", "fields": object{"class": []any{object{"path": ".metadata.name"}}},
 	}}
 	_, err := world.BindableKinds(t.Context(), &rest.Config{Host: serve(t, api, map[string]string{})}, "classbind-system", "databases")
-	require.ErrorContains(t, err, "its chooser decides, and this command does not ask it: late binding does")
+	require.ErrorContains(t, err, "its chooser decides, and this command does not ask it: set whenUnmatched: BindLater")
 }
 
 // TestExplainUse explains claims that may not use all classes.

@@ -128,7 +128,7 @@ func BindableKinds(ctx context.Context, config *rest.Config, own, word string) (
 		case k.View.Kind.Rules.UsesRequest():
 			err = errors.New("its expressions look at who creates the claim, which nothing that is stored says")
 		case k.View.Kind.External != nil:
-			err = errors.New("its chooser decides, and this command does not ask it: late binding does")
+			err = errors.New("its chooser decides, and this command does not ask it: set whenUnmatched: BindLater, and late binding does")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot bind stored claims of %q: %w", spec.Name, err)
