@@ -115,7 +115,7 @@ func (d *Decider) resolve(
 		f.input.Request = in.Request
 	}
 	resolved := decision.Claim // So the decisions of other kinds stay off the heap.
-	r := resolver{out, view, &resolved, mode, f}
+	r := resolver{out: out, view: view, in: &resolved, mode: mode, facts: f}
 	err = r.resolve(ctx)
 	f.forClasses = f.budget.Left
 	decision.Claim, decision.partition, decision.values = resolved, f.partition, f.values

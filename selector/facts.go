@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -114,6 +115,9 @@ type resolver struct {
 	in    *claim.Intake
 	mode  Mode
 	facts *facts
+	// counts reports whether only the usage is resolved. tooLong are then the lists that are too long, and what depends on one of them.
+	counts  bool
+	tooLong []string
 }
 
 func (r *resolver) resolve(ctx context.Context) error {
@@ -176,6 +180,10 @@ func (r *resolver) resolveUsage() bool {
 	var err error
 	for i := range r.view.Kind.Rules.Usage {
 		u := &r.view.Kind.Rules.Usage[i]
+		if r.isUnknown(u.Expression) {
+			r.in.Usage[i] = claim.Unknown
+			continue
+		}
 		r.in.Usage[i], err = claim.UsageOf(u.Expression, &r.facts.input, &r.facts.budget)
 		if !r.mode.Stored && r.fails(u.Field, u.Expression, err) {
 			return false
@@ -264,7 +272,18 @@ func (r *resolver) resolveRelated(ctx context.Context) error {
 	return nil
 }
 
+// isUnknown reports whether an expression looks at a list that is too long, or at what depends on it.
+func (r *resolver) isUnknown(e *expression.Expression) bool {
+	return e != nil && slices.ContainsFunc(r.tooLong, func(name string) bool {
+		return len(rules.OfObject(e.Looks(expression.Related), name)) > 0
+	})
+}
+
 func (r *resolver) resolveRelation(ctx context.Context, rule *rules.Relation) error {
+	if r.isUnknown(rule.ObjectName) || r.isUnknown(rule.ObjectNamespace) {
+		r.tooLong = append(r.tooLong, rule.Kind.Name)
+		return nil
+	}
 	namespace, name := "", ""
 	if !rule.IsList() {
 		if name = r.text(rule.NameField, rule.ObjectName); name == "" {
@@ -302,12 +321,15 @@ func (r *resolver) listRelated(ctx context.Context, of *rules.Kind, namespace st
 			return fmt.Errorf("cannot list %s, at which expressions look: %w", of.Resource, err)
 		}
 	}
-	all, ok := objects.Selected(of, namespace)
-	if !ok {
+	r.facts.names[of.Name] = objectName(namespace, "*")
+	switch all, ok := objects.Selected(of, namespace); {
+	case ok:
+		r.facts.input.Related[of.Name] = all
+	case r.counts:
+		r.tooLong = append(r.tooLong, of.Name)
+	default:
 		r.in.Problems = append(r.in.Problems, claim.TooManyRelated(r.view.Kind.Name, of, namespace))
 	}
-	r.facts.input.Related[of.Name] = all
-	r.facts.names[of.Name] = objectName(namespace, "*")
 	return nil
 }
 

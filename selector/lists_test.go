@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/selectortest"
@@ -126,6 +127,42 @@ func TestRelatedLists(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestUsageOfLists proves that a list which is too long changes nothing that stored claims use of a class.
+func TestUsageOfLists(t *testing.T) {
+	e := newExpressive(specs(`{classes: {
+  related: [
+    {name: lists, resource: plans.example.org, selector: {}},
+    {name: plan, resource: others.example.org, nameExpression: "'big'"},
+    {name: named, resource: others.example.org, nameExpression: "related.lists.map(l, l.metadata.name)[0]"}],
+  usage: [
+    {name: size, expression: related.plan.spec.size},
+    {name: part, expression: "related.lists.map(l, l.spec.num).size()"},
+    {name: late, expression: "has(related.named) ? 7 : 3"}]}}`, `{capacity: [{name: size}, {name: part}, {name: late}]}`)).with("a", map[string]any{})
+	for n, want := range map[int]claim.Usage{
+		1: {500, 1, 3}, v1beta1.MaxRelatedListed: {500, v1beta1.MaxRelatedListed, 3},
+		v1beta1.MaxRelatedListed + 1: {500, claim.Unknown, claim.Unknown}, 100: {500, claim.Unknown, claim.Unknown},
+	} {
+		view, objects := e.view(), []*inventory.Objects(nil)
+		require.Nil(t, view.Fault)
+		for _, kind := range view.Kind.RelatedKinds() {
+			known := inventory.NewObjects(kind, true, nil)
+			if kind.Resource == plans {
+				for i := range n {
+					known = known.With("team", fmt.Sprint("p", i), kind.Fields.Project(decode(t, "{spec: {num: 1}}")))
+				}
+			} else {
+				known = known.With("team", "big", kind.Fields.Project(decode(t, "{spec: {size: 500}}")))
+			}
+			objects = append(objects, known)
+		}
+		in := view.Kind.Reader.Read("team", "db", map[string]any{"spec": all(map[string]any{})})
+		usage, err := new(Decider).UsageOf(t.Context(), view.WithRelated(objects), in.Claim)
+		require.NoError(t, err)
+		assert.Equal(t, want, usage, "We should know what %d objects do not change, and no more.", n)
+	}
+	assert.Equal(t, claim.Usage{5, 7}, claim.Usage{5, claim.Unknown}.Or(claim.Usage{3, 7}), "What is not known should stay.")
 }
 
 // relatedContent is an object that is known.

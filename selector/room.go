@@ -161,11 +161,13 @@ func (s Snapshot) Room(namespace string, c *inventory.Class) (r Room) {
 }
 
 // UsageOf a claim that is stored, by the objects that the view has, or that d reads if it is Patient. An expression that fails counts
-// as 1. The error is that of a read.
+// as 1. One that looks at a list which is too long is Unknown: else who lengthens a list would change what his claims use. The error is
+// that of a read.
 func (d *Decider) UsageOf(ctx context.Context, v *View, c claim.Claim) (claim.Usage, error) {
 	f := facts{input: expression.Input{Claim: c.Object}, budget: expression.Budget{Left: v1beta1.MaxExpressionCost}}
 	in, err := claim.Intake{Claim: c}, error(nil)
-	r := resolver{&outside{decider: d, namespace: c.Namespace}, v, &in, Mode{Stored: true}, &f}
+	out := &outside{decider: d, namespace: c.Namespace}
+	r := resolver{out: out, view: v, in: &in, mode: Mode{Stored: true}, facts: &f, counts: true}
 	if v.Kind.Rules.UsageReadsOthers {
 		err = r.resolveRelated(ctx)
 	}

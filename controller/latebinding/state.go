@@ -189,12 +189,12 @@ type classCounts struct {
 
 func (b *boundClaims) put(seen *claimSeen) {
 	before, known := b.counts[seen.uid]
-	counts := classCounts{usage: seen.usage}
+	counts := classCounts{usage: seen.usage.after(before.usage)}
 	if seen.by != nil && b.recounts.by != nil && !b.recounts.by.SameRelated(seen.by) {
 		b.recounts.by = nil
 	}
 	if tally := b.kind.Tally; tally != nil {
-		share := b.kind.ShareOf(seen.namespace, seen.usage.of())
+		share := b.kind.ShareOf(seen.namespace, counts.usage.of())
 		counts.of = [...]*selector.Count{tally.Bind(seen.classes[0], share), tally.Bind(seen.classes[1], share)}
 		if !known {
 			defer tally.Seen(seen.namespace, seen.name, seen.generateName, seen.classes)

@@ -26,6 +26,19 @@ func (u *boundUsage) of() claim.Usage {
 	return u.amounts
 }
 
+// after is what a claim uses that used so much before. Nil is that of a new claim.
+func (u *boundUsage) after(before *boundUsage) *boundUsage {
+	if u == nil {
+		return nil
+	}
+	now, last := *u, claim.Failed
+	if before != nil {
+		last = before.amounts
+	}
+	now.amounts = u.amounts.Or(last)
+	return &now
+}
+
 // usageOf a claim that was read, and the view by which it was evaluated, nil if nothing but the claim matters.
 func (w *claimWatch) usageOf(namespace string, object map[string]any) (u *boundUsage, by *selector.View) {
 	if !w.kind.Limited {
@@ -135,7 +148,7 @@ func (w *claimWatch) recount(ctx context.Context) {
 				})
 				known[q] = usage
 			}
-			amounts[i] = usage
+			amounts[i] = usage.Or(c.was.amounts)
 		}
 		w.own(func(s *claimState) {
 			for i, c := range batch {

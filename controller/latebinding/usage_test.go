@@ -52,19 +52,27 @@ func TestBoundClaimsUse(t *testing.T) {
 func TestRecount(t *testing.T) {
 	classKind := &v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{Capacity: []v1beta1.Capacity{{Name: "size"}}, ClaimKinds: controllertest.Links(lateKind)}}
 	kind := selector.NewClaimKind(lateClaimKind(func(k *v1beta1.ClaimKind) {
-		k.Spec.Classes.Related = []v1beta1.Related{{Name: "plan", Resource: "plans.example.org", NameExpression: "claim.spec.plan"}}
-		k.Spec.Classes.Usage = []v1beta1.Usage{{Name: "size", Expression: "related.plan.spec.size * claim.spec.nodes"}}
+		k.Spec.Classes.Related = []v1beta1.Related{
+			{Name: "plans", Resource: "plans.example.org", Selector: &v1beta1.LabelSelector{}},
+			{Name: "plan", Resource: "plans.example.org", NameExpression: "claim.spec.plan"},
+		}
+		k.Spec.Classes.Usage = []v1beta1.Usage{{
+			Name: "size", Expression: "related.plan.spec.size * claim.spec.nodes * (related.plans.exists(p, p.spec.size > 0) ? 1 : 0)",
+		}}
 	}), classKind)
 	kind.Tally = &selector.Tally{}
 	golds := inventory.NewClassKind(classKind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
 	classes := labelled(golds, "gold")
 	snapshot := selector.Snapshot{lateKind: selector.NewView(kind, []*inventory.Classes{classes})}
+	others := 0
 	plan := func(size int64) {
 		of := kind.RelatedKinds()[0]
-		snapshot[lateKind] = snapshot[lateKind].WithRelated([]*inventory.Objects{inventory.NewObjects(of, true,
-			map[types.NamespacedName]*expression.Object{
-				{Namespace: "team-a", Name: "small"}: of.Fields.Project(map[string]any{"spec": map[string]any{"size": size}}),
-			})})
+		object := of.Fields.Project(map[string]any{"spec": map[string]any{"size": size}})
+		all := map[types.NamespacedName]*expression.Object{{Namespace: "team-a", Name: "small"}: object}
+		for i := range others {
+			all[types.NamespacedName{Namespace: "team-a", Name: fmt.Sprint(i)}] = object
+		}
+		snapshot[lateKind] = snapshot[lateKind].WithRelated([]*inventory.Objects{inventory.NewObjects(of, true, all)})
 	}
 	w := newLateWatchOf(t, kind)
 	w.views = func() selector.Snapshot { return snapshot }
@@ -107,7 +115,19 @@ func TestRecount(t *testing.T) {
 	w.Put(seen) // It was read before the plan changed.
 	recount()
 	assert.EqualValues(t, 5*(nodes-1)+1, used(), "We should count again a claim that was read before the plan changed.")
-	for uid := range 2*lookBatch + 1 {
+
+	others = v1beta1.MaxRelatedListed
+	plan(7)
+	recount()
+	bound(1, "small", 1)
+	const most = 2*lookBatch + 2
+	bound(most, "small", 9)
+	assert.EqualValues(t, 5*(nodes-1)+1+1, used(), "A list that is too long should change nothing, and a new claim count as 1.")
+	others = 0
+	plan(5)
+	recount()
+	assert.EqualValues(t, 5*(nodes-1)+1-5+45, used(), "We should count again once the list is short enough.")
+	for uid := range most + 1 {
 		w.Remove(&claimSeen{seenVersion: seenVersion{uid: uidOf(uid), namespace: "team-a"}})
 	}
 	assert.Zero(t, used(), "A claim that is gone should use nothing.")

@@ -10,6 +10,22 @@ import (
 // Usage is how much a claim uses of the quantities that its ClaimKind names, in its order, in whole units.
 type Usage [v1beta1.MaxQuantities]int64
 
+// Unknown is in the place of an amount for which a list of related objects is too long.
+const Unknown = -1
+
+// Failed is the usage of a claim whose expressions fail, or have never been known.
+var Failed = Usage{1, 1, 1, 1}
+
+// Or is the usage with that of before in the place of what is not known.
+func (u Usage) Or(before Usage) Usage {
+	for i := range u {
+		if u[i] == Unknown {
+			u[i] = before[i]
+		}
+	}
+	return u
+}
+
 // Frees reports whether a claim that uses so much from now on leaves some of what it used to others.
 func (u Usage) Frees(now Usage) bool {
 	for i := range u {

@@ -10,6 +10,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
@@ -73,7 +74,7 @@ func (w *World) countClaims(ctx context.Context, k *v1beta1.ClaimKind) error {
 			}
 			usage, err := decider.UsageOf(ctx, counted.View, s.Claim)
 			for _, class := range s.Classes {
-				kind.Tally.Bind(class, kind.ShareOf(s.Namespace, usage))
+				kind.Tally.Bind(class, kind.ShareOf(s.Namespace, usage.Or(claim.Failed)))
 			}
 			return err
 		}, ctx.Err)
