@@ -322,14 +322,17 @@ func (r *resolver) listRelated(ctx context.Context, of *rules.Kind, namespace st
 		}
 	}
 	r.facts.names[of.Name] = objectName(namespace, "*")
-	switch all, ok := objects.Selected(of, namespace); {
-	case ok:
+	all, n := objects.Selected(of, namespace)
+	switch {
+	case all != nil:
 		r.facts.input.Related[of.Name] = all
+		return nil
 	case r.counts:
 		r.tooLong = append(r.tooLong, of.Name)
-	default:
-		r.in.Problems = append(r.in.Problems, claim.TooManyRelated(r.view.Kind.Name, of, namespace))
+		return nil
 	}
+	text := claim.TooManyRelated(r.view.Kind.Name, of, namespace, n)
+	r.in.Problems = append(r.in.Problems, field.Invalid(field.NewPath("metadata"), field.OmitValueType{}, text))
 	return nil
 }
 

@@ -2,7 +2,6 @@ package selector
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,10 +23,14 @@ func TestRelatedLists(t *testing.T) {
 	plan := func(namespace, name, content string) relatedContent {
 		return relatedContent{types.NamespacedName{Namespace: namespace, Name: name}, "{metadata: {name: " + name + "}, " + content + "}"}
 	}
-	many := make([]relatedContent, v1beta1.MaxRelatedListed)
-	for i := range many {
-		many[i] = plan("team", fmt.Sprint("p", i), "spec: {}")
+	many := func(namespace string, n int, spec string) []relatedContent {
+		all := make([]relatedContent, n)
+		for i := range all {
+			all[i] = plan(namespace, fmt.Sprint("p", i), "spec: "+spec)
+		}
+		return all
 	}
+	const expires, expired = "selector: {}, validUntil: object.spec.until", "{closed: a, until: '2001-01-01T00:00:00Z'}"
 	for name, tc := range map[string]struct {
 		reason        string
 		related, when string
@@ -71,16 +74,27 @@ func TestRelatedLists(t *testing.T) {
 		},
 		"Expired": {
 			reason:  "We should not see an expired object.",
-			related: "selector: {}, validUntil: object.spec.until",
-			plans:   []relatedContent{plan("team", "p", "spec: {closed: a, until: '2001-01-01T00:00:00Z'}")},
+			related: expires,
+			plans:   many("team", v1beta1.MaxRelatedSelected-v1beta1.MaxRelatedListed, expired),
 			want:    "a",
 		},
-		"Long": {reason: "We should see as many as a list may have.", related: "selector: {}", plans: many, want: "a"},
+		"TooManyExpired": {
+			reason:  "We should go through no more than the limit.",
+			related: expires,
+			plans:   many("team", v1beta1.MaxRelatedSelected+1, expired),
+			problem: "(1001, with those that are expired): delete some",
+		},
+		"Long": {
+			reason:  "We should see as many as a list may have.",
+			related: expires,
+			plans:   append(many("team", v1beta1.MaxRelatedListed, "{until: ''}"), plan("team", "q", "spec: "+expired)),
+			want:    "a",
+		},
 		"TooLong": {
 			reason:  "We should decide by no part of a list.",
 			related: "selector: {}",
-			plans:   append(slices.Clone(many), plan("team", "q", "spec: {}")),
-			problem: `selects more than 64 plans.example.org of namespace "team"`,
+			plans:   many("team", v1beta1.MaxRelatedListed+1, "{}"),
+			problem: `selects more than 64 plans.example.org of namespace "team" (65, with`,
 		},
 		"Names": {
 			reason:  "An object may be named by a list before it.",
@@ -199,7 +213,6 @@ func TestSelectorsApart(t *testing.T) {
 	union := rules.Union(kindOf("{matchExpressions: [{key: a, operator: FromALaterRelease}]}"), all)
 	require.Len(t, union, 1)
 	known := inventory.NewObjects(union[0], true, nil).With("team", "p", union[0].Fields.Project(map[string]any{}))
-	selected, ok := known.Selected(all, "team")
-	assert.True(t, ok)
+	selected, _ := known.Selected(all, "team")
 	assert.Len(t, selected, 1)
 }

@@ -178,9 +178,12 @@ const (
 	// MaxRegistrationParts limits the fits, and the related objects, of a registration, as its CRD does. It protects the same CPU. Beyond
 	// it, the review is refused (400): no API server sends it.
 	MaxRegistrationParts = 8
-	// MaxRelatedListed limits the objects in one list of related objects. It protects the CPU that makes such a list for each claim. Beyond
-	// it, the claim is refused (422).
+	// MaxRelatedListed limits the objects in one list of related objects, without those that are expired. It protects the CPU that makes
+	// such a list for each claim. Beyond it, the claim is refused (422), or gets 503 if the list is not of its own namespace.
 	MaxRelatedListed = 64
+	// MaxRelatedSelected limits the objects of a namespace from which such a list is made, those included that are expired. It protects
+	// the same CPU, and has the same effect.
+	MaxRelatedSelected = 1000
 	// MaxRelatedSelectorTerms limits the labels, expressions and values of the selector of related objects. It protects the CPU that
 	// compares each object with it. Beyond it, the selector is invalid (422).
 	MaxRelatedSelectorTerms = 64

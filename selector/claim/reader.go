@@ -381,15 +381,14 @@ func Failure(kind, name string, e *expression.Expression, err error) *field.Erro
 		name, kind, truncate.String(err.Error(), v1beta1.MaxMessageBytes)))
 }
 
-// TooManyRelated is that a list of related objects in a namespace is longer than it may be.
-func TooManyRelated(kind string, of *rules.Kind, namespace string) *field.Error {
+// TooManyRelated is the text about a selector that selects too many objects of a namespace: n, those that are expired included.
+func TooManyRelated(kind string, of *rules.Kind, namespace string, n int) string {
 	in := ""
 	if namespace != "" {
 		in = fmt.Sprintf(" of namespace %q", truncate.String(namespace, v1beta1.MaxShownBytes))
 	}
-	text := fmt.Sprintf("the selector of related object %q of claim kind %q selects more than %d %s%s",
-		of.Name, kind, v1beta1.MaxRelatedListed, of.Resource, in)
-	return field.Invalid(field.NewPath("metadata"), field.OmitValueType{}, text)
+	return fmt.Sprintf("the selector of related object %q of claim kind %q selects more than %d %s%s (%d, with those that are expired): "+
+		"delete some, or have an admin narrow spec.classes.related[%[1]s].selector", of.Name, kind, v1beta1.MaxRelatedListed, of.Resource, in, n)
 }
 
 // ReadsReferenceOf reports whether a kind looks where another one has its reference.

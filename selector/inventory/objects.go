@@ -155,24 +155,28 @@ func (o *Objects) Valid(of *rules.Kind, namespace, name string) (valid *expressi
 	return found.fields, false
 }
 
-// Selected returns the objects of a namespace that the selector of a relation selects, by name, without those that are expired. It is false
-// if they are more than a list may have, expired ones included.
-func (o *Objects) Selected(of *rules.Kind, namespace string) (all []any, ok bool) {
+// Selected returns the objects of a namespace that the selector of a relation selects, by name, without those that are expired. It is nil
+// if they are more than a list may have, and n is then how many there are, expired ones included, as far as it looks.
+func (o *Objects) Selected(of *rules.Kind, namespace string) (all []any, n int) {
 	all = []any{}
 	if o == nil || o.Namespaced && namespace == "" {
-		return all, true
+		return all, 0
 	}
-	at, expiry, n := o.Kind.Selector(of), o.Kind.Expiry(of), 0
+	at, expiry := o.Kind.Selector(of), o.Kind.Expiry(of)
 	if at < 0 {
-		return all, true
+		return all, 0
 	}
-	return all, o.selected[at].in(namespace, func(one object) bool {
-		if expiry < 0 || !passed(one.until[expiry], o.at) {
+	isWhole := o.selected[at].in(namespace, func(one object) bool {
+		if len(all) <= v1beta1.MaxRelatedListed && (expiry < 0 || !passed(one.until[expiry], o.at)) {
 			all = append(all, one.fields)
 		}
 		n++
-		return n <= v1beta1.MaxRelatedListed
+		return n <= v1beta1.MaxRelatedSelected
 	})
+	if !isWhole || len(all) > v1beta1.MaxRelatedListed {
+		return nil, n
+	}
+	return all, n
 }
 
 // IsExpired reports whether an object is expired at a time, by any of the expiries.

@@ -63,7 +63,7 @@ func (s *source) object(ctx context.Context, of Resource, namespace, name string
 }
 
 // list returns the objects of a resource in a namespace, by name: those of files, and of the cluster those that a selector selects, at most
-// one more than a list of related objects may have.
+// one more than it may select.
 func (s *source) list(ctx context.Context, of Resource, namespace string, selector labels.Selector) (map[string]any, error) {
 	all := map[string]any{}
 	for d := range s.ofFiles(of, namespace) {
@@ -79,7 +79,7 @@ func (s *source) list(ctx context.Context, of Resource, namespace string, select
 	if !ok {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(of.GroupVersion().WithKind(of.Kind + "List"))
-		err := s.Cluster.API.List(ctx, list, client.InNamespace(namespace), client.Limit(v1beta1.MaxRelatedListed+1),
+		err := s.Cluster.API.List(ctx, list, client.InNamespace(namespace), client.Limit(v1beta1.MaxRelatedSelected+1),
 			client.MatchingLabelsSelector{Selector: selector})
 		if err != nil {
 			return nil, truncate.Error(err)
