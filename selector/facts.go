@@ -332,6 +332,9 @@ func (r *resolver) listRelated(ctx context.Context, of *rules.Kind, namespace st
 		return nil
 	}
 	text := claim.TooManyRelated(r.view.Kind.Name, of, namespace, n)
+	if namespace == "" || namespace != r.in.Namespace { // Its author can do nothing about it.
+		return &inventory.Fault{Reason: v1beta1.ReasonTooLarge, Text: text}
+	}
 	r.in.Problems = append(r.in.Problems, field.Invalid(field.NewPath("metadata"), field.OmitValueType{}, text))
 	return nil
 }

@@ -37,6 +37,7 @@ func TestRelatedLists(t *testing.T) {
 		cluster       bool
 		plans         []relatedContent
 		want, problem string
+		isFault       bool
 	}{
 		"None":  {reason: "A list without objects should be empty.", related: "selector: {}", want: "a"},
 		"One":   {reason: "We should see an object.", related: "selector: {}", plans: []relatedContent{plan("team", "p", "spec: {closed: a}")}},
@@ -96,6 +97,21 @@ func TestRelatedLists(t *testing.T) {
 			plans:   many("team", v1beta1.MaxRelatedListed+1, "{}"),
 			problem: `selects more than 64 plans.example.org of namespace "team" (65, with`,
 		},
+		"TooLongElsewhere": {
+			reason:  "The author of the claim should not be at fault for another namespace.",
+			related: "selector: {}, namespaceExpression: claim.spec.from",
+			plans:   many("other", 70, "{}"),
+			problem: `of namespace "other" (70, with`,
+			isFault: true,
+		},
+		"TooLongCluster": {
+			reason:  "Nor should he for objects without a namespace.",
+			related: "selector: {}",
+			cluster: true,
+			plans:   many("", 70, "{}"),
+			problem: "selects more than 64 plans.example.org (70, with",
+			isFault: true,
+		},
 		"Names": {
 			reason:  "An object may be named by a list before it.",
 			related: "selector: {}}, {name: named, resource: others.example.org, nameExpression: 'related.plans.map(p, p.spec.name)[0]'",
@@ -126,6 +142,11 @@ func TestRelatedLists(t *testing.T) {
 			in := view.Kind.Reader.Read("team", "db", map[string]any{"spec": all(map[string]any{"from": "other"})})
 			for _, mode := range []Mode{{}, {Stored: true}} {
 				d, err := new(Decider).Decide(t.Context(), view.WithRelated(objects), in, mode)
+				if tc.isFault {
+					require.ErrorAs(t, err, new(*inventory.Fault), tc.reason)
+					assert.ErrorContains(t, err, tc.problem, tc.reason)
+					continue
+				}
 				require.NoError(t, err, tc.reason)
 				if tc.problem != "" {
 					require.NotEmpty(t, d.Claim.Problems, tc.reason)

@@ -232,7 +232,7 @@ const (
 	ReasonMistypedExpression = "MistypedExpression"
 	ReasonExpressionFailed   = "ExpressionFailed"
 	// ReasonTooLarge means that the webhook configuration has no room for the kind's entry, so the API server does not ask classbind, or
-	// that a chooser's answer is too long.
+	// that a chooser's answer, or a list of related objects, is too long.
 	ReasonTooLarge = "TooLarge"
 	// ReasonOneDefault, ReasonNoDefault and ReasonSeveralDefaults count a claim kind's default classes.
 	ReasonOneDefault      = "OneDefault"

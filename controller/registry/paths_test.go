@@ -3,6 +3,7 @@ package registry
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // TestComparePaths registers a claim kind while the schema of its claims changes.
@@ -83,6 +85,27 @@ func TestComparePaths(t *testing.T) {
 	k.Generation++
 	_, known := r.PathsOf(k)
 	assert.False(t, known, "We should not go by what the schema said of another registration.")
+}
+
+// TestListTooLong has the state say that a list without a namespace stops all claims.
+func TestListTooLong(t *testing.T) {
+	k := controllertest.NewClaimKind("claims.example.org")
+	k.Spec.Classes.Related = []v1beta1.Related{{Name: "plans", Resource: "plans.example.org", Selector: &v1beta1.LabelSelector{}}}
+	kind := selector.NewClaimKind(k)
+	of := kind.RelatedKinds()[0]
+	for n, want := range map[int]bool{v1beta1.MaxRelatedListed: false, v1beta1.MaxRelatedListed + 1: true} {
+		entry := unwatchedRelated(of, cluster.ErrUnsuitable, time.Time{})
+		entry.objects = inventory.NewObjects(of, false, nil)
+		for i := range n {
+			entry.objects = entry.objects.With("", fmt.Sprint(i), of.Fields.Project(map[string]any{}))
+		}
+		r := &RelatedKinds{
+			claimKinds: map[string]registeredClaimKind{k.Name: {kind: kind}}, related: map[rules.Key]*relatedKind{of.Key(): entry},
+		}
+		state := r.RelatedState(k.Name)
+		assert.Equal(t, want, state.Reason == v1beta1.ReasonTooLarge, state.Message)
+		assert.Equal(t, want, entry.objects.IsCrowded(), "The listeners should learn of it.")
+	}
 }
 
 // TestChecksOfOtherRevisions changes a claim kind while nothing can be read of the schema of its claims.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -24,8 +25,18 @@ func (r *RelatedKinds) OnClassesRelatedChange(ctx context.Context, call func(cla
 func (r *RelatedKinds) RelatedState(claimKind string) (state State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if k := r.claimKinds[claimKind].kind; k != nil {
-		state = r.stateOf(k.RelatedKinds(), "claims")
+	k := r.claimKinds[claimKind].kind
+	if k == nil {
+		return state
+	}
+	state = r.stateOf(k.RelatedKinds(), "claims")
+	for i := range k.Rules.Related {
+		of := k.Rules.Related[i].Kind
+		if objects := r.related[of.Key()].objects; state.Known && len(of.Selectors) > 0 && !objects.Namespaced {
+			if all, n := objects.AsOf(time.Now()).Selected(of, ""); all == nil { // It stops all claims of the kind.
+				state.Reason, state.Message = v1beta1.ReasonTooLarge, claim.TooManyRelated(claimKind, of, "", n)
+			}
+		}
 	}
 	return state
 }

@@ -173,7 +173,7 @@ func relatedKnown(related registry.State) (c metav1.Condition) {
 	switch {
 	case related.Reason == "":
 		return c
-	case related.Known && related.Reason != v1beta1.ReasonNamespaceUnknown:
+	case related.Known && related.Reason != v1beta1.ReasonNamespaceUnknown && related.Reason != v1beta1.ReasonTooLarge:
 		return met(v1beta1.ConditionRelatedKnown, related.Reason, related.Message)
 	}
 	return failed(metav1.Condition{Type: v1beta1.ConditionRelatedKnown}, related.Reason, "%s", related.Message)

@@ -179,6 +179,11 @@ func (o *Objects) Selected(of *rules.Kind, namespace string) (all []any, n int) 
 	return all, n
 }
 
+// IsCrowded reports whether a selector of objects without a namespace selects too many for a list.
+func (o *Objects) IsCrowded() bool {
+	return !o.Namespaced && slices.ContainsFunc(o.selected, func(l list[object]) bool { return l.len() > v1beta1.MaxRelatedListed })
+}
+
 // IsExpired reports whether an object is expired at a time, by any of the expiries.
 func (o *Objects) IsExpired(namespace, name string, now time.Time) bool {
 	found, _ := o.objects.find(className{namespace, name})
