@@ -200,6 +200,28 @@ func TestUsageOfLists(t *testing.T) {
 	assert.Equal(t, claim.Usage{5, 7}, claim.Usage{5, claim.Unknown}.Or(claim.Usage{3, 7}), "What is not known should stay.")
 }
 
+// TestCostOfLists proves that a claim is not at fault for what a list costs.
+func TestCostOfLists(t *testing.T) {
+	e := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+		selectortest.Spec("{classes: {related: [{name: quotas, resource: plans.example.org, selector: {}}]}}")(s)
+		s.Classes.Fits = []v1beta1.Fit{{Name: "Quota", Expression: "related.quotas.all(q, q.spec.?hard[?class.metadata.name + " +
+			"'.storageclass.storage.k8s.io/requests.storage'].orValue('') != '0') && class.metadata.name == 'none' + " +
+			"(related.quotas.exists(q, q.metadata.name == 'x') ? class.metadata.name : '')"}}
+	})
+	e.withMany(100, "class-%d", map[string]any{})
+	view := e.view()
+	require.Nil(t, view.Fault)
+	kind := view.Kind.RelatedKinds()[0]
+	known := inventory.NewObjects(kind, true, nil)
+	for i := range v1beta1.MaxRelatedListed {
+		known = known.With("team", fmt.Sprint("q", i), kind.Fields.Project(decode(t, "{metadata: {name: q}, spec: {hard: {pods: '3'}}}")))
+	}
+	in := view.Kind.Reader.Read("team", "db", map[string]any{"spec": all(map[string]any{})})
+	d, err := new(Decider).Decide(t.Context(), view.WithRelated([]*inventory.Objects{known}), in, Mode{})
+	assert.Empty(t, d.Claim.Problems, "The claim cannot be shorter.")
+	require.ErrorContains(t, err, "cost too much CPU for so many classes", "The registration is at fault.")
+}
+
 // relatedContent is an object that is known.
 type relatedContent struct {
 	types.NamespacedName
