@@ -301,7 +301,7 @@ func (r *resolver) resolveRelation(ctx context.Context, rule *rules.Relation) er
 		return nil
 	}
 	if rule.IsList() {
-		return r.listRelated(ctx, rule.Kind, namespace)
+		return r.listRelated(ctx, rule, namespace)
 	}
 	r.facts.names[rule.Kind.Name] = objectName(namespace, name)
 	o, err := r.object(ctx, rule.Kind, namespace, name)
@@ -312,7 +312,8 @@ func (r *resolver) resolveRelation(ctx context.Context, rule *rules.Relation) er
 }
 
 // listRelated objects of a namespace, as they are known. What is not known yet is too new for a claim to rely on.
-func (r *resolver) listRelated(ctx context.Context, of *rules.Kind, namespace string) (err error) {
+func (r *resolver) listRelated(ctx context.Context, rule *rules.Relation, namespace string) (err error) {
+	of := rule.Kind
 	objects := r.view.Related(of.Key())
 	if read := r.out.decider.RelatedList; read != nil {
 		ctx, cancel := r.out.context(ctx)
@@ -322,20 +323,19 @@ func (r *resolver) listRelated(ctx context.Context, of *rules.Kind, namespace st
 		}
 	}
 	r.facts.names[of.Name] = objectName(namespace, "*")
-	all, n := objects.Selected(of, namespace)
-	switch {
+	switch all, n := objects.Selected(of, namespace); {
+	case objects != nil && objects.Namespaced && namespace == "" && rule.ObjectNamespace == nil:
+		return inventory.Faultf(v1beta1.ReasonNamespaceUnknown, "claim kind %q: %s", r.view.Kind.Name, rule.NeedsNamespace())
 	case all != nil:
 		r.facts.input.Related[of.Name] = all
-		return nil
 	case r.counts:
 		r.tooLong = append(r.tooLong, of.Name)
-		return nil
+	case namespace == "" || namespace != r.in.Namespace: // The author of the claim can do nothing about it.
+		return &inventory.Fault{Reason: v1beta1.ReasonTooLarge, Text: claim.TooManyRelated(r.view.Kind.Name, of, namespace, n)}
+	default:
+		text := claim.TooManyRelated(r.view.Kind.Name, of, namespace, n)
+		r.in.Problems = append(r.in.Problems, field.Invalid(field.NewPath("metadata"), field.OmitValueType{}, text))
 	}
-	text := claim.TooManyRelated(r.view.Kind.Name, of, namespace, n)
-	if namespace == "" || namespace != r.in.Namespace { // Its author can do nothing about it.
-		return &inventory.Fault{Reason: v1beta1.ReasonTooLarge, Text: text}
-	}
-	r.in.Problems = append(r.in.Problems, field.Invalid(field.NewPath("metadata"), field.OmitValueType{}, text))
 	return nil
 }
 

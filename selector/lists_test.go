@@ -20,16 +20,6 @@ import (
 // TestRelatedLists has claims see all objects of a namespace that a selector selects.
 func TestRelatedLists(t *testing.T) {
 	const open = "related.plans.all(p, p.spec.?closed.orValue('') != class.metadata.name)"
-	plan := func(namespace, name, content string) relatedContent {
-		return relatedContent{types.NamespacedName{Namespace: namespace, Name: name}, "{metadata: {name: " + name + "}, " + content + "}"}
-	}
-	many := func(namespace string, n int, spec string) []relatedContent {
-		all := make([]relatedContent, n)
-		for i := range all {
-			all[i] = plan(namespace, fmt.Sprint("p", i), "spec: "+spec)
-		}
-		return all
-	}
 	const expires, expired = "selector: {}, validUntil: object.spec.until", "{closed: a, until: '2001-01-01T00:00:00Z'}"
 	for name, tc := range map[string]struct {
 		reason        string
@@ -38,20 +28,21 @@ func TestRelatedLists(t *testing.T) {
 		plans         []relatedContent
 		want, problem string
 		isFault       bool
+		unplaced      bool // The claim has no namespace.
 	}{
 		"None":  {reason: "A list without objects should be empty.", related: "selector: {}", want: "a"},
-		"One":   {reason: "We should see an object.", related: "selector: {}", plans: []relatedContent{plan("team", "p", "spec: {closed: a}")}},
-		"Other": {reason: "We should see no other namespace.", related: "selector: {}", plans: []relatedContent{plan("teams", "p", "spec: {closed: a}")}, want: "a"},
+		"One":   {reason: "We should see an object.", related: "selector: {}", plans: []relatedContent{item("team", "p", "spec: {closed: a}")}},
+		"Other": {reason: "We should see no other namespace.", related: "selector: {}", plans: []relatedContent{item("teams", "p", "spec: {closed: a}")}, want: "a"},
 		"All": {
 			reason:  "We should see all objects.",
 			related: "selector: {}",
-			plans:   []relatedContent{plan("team", "p", "spec: {}"), plan("team", "q", "spec: {closed: b}"), plan("team", "r", "spec: {closed: a}")},
+			plans:   []relatedContent{item("team", "p", "spec: {}"), item("team", "q", "spec: {closed: b}"), item("team", "r", "spec: {closed: a}")},
 		},
 		"Labels": {
 			reason:  "We should see those with a label.",
 			related: "selector: {matchLabels: {tier: gold}, matchExpressions: [{key: old, operator: DoesNotExist}]}",
 			plans: []relatedContent{
-				plan("team", "p", "spec: {closed: a}"),
+				item("team", "p", "spec: {closed: a}"),
 				{types.NamespacedName{Namespace: "team", Name: "q"}, "{metadata: {name: q, labels: {tier: iron}}, spec: {closed: a}}"},
 				{types.NamespacedName{Namespace: "team", Name: "r"}, "{metadata: {name: r, labels: {tier: gold, old: ''}}, spec: {closed: a}}"},
 			},
@@ -65,13 +56,13 @@ func TestRelatedLists(t *testing.T) {
 		"Namespace": {
 			reason:  "We should look in the namespace of an expression.",
 			related: "selector: {}, namespaceExpression: claim.spec.from",
-			plans:   []relatedContent{plan("other", "p", "spec: {closed: a}")},
+			plans:   []relatedContent{item("other", "p", "spec: {closed: a}")},
 		},
 		"Cluster": {
 			reason:  "We should see all objects of a kind without namespaces.",
 			related: "selector: {}",
 			cluster: true,
-			plans:   []relatedContent{plan("", "p", "spec: {closed: a}")},
+			plans:   []relatedContent{item("", "p", "spec: {closed: a}")},
 		},
 		"Expired": {
 			reason:  "We should not see an expired object.",
@@ -88,7 +79,7 @@ func TestRelatedLists(t *testing.T) {
 		"Long": {
 			reason:  "We should see as many as a list may have.",
 			related: expires,
-			plans:   append(many("team", v1beta1.MaxRelatedListed, "{until: ''}"), plan("team", "q", "spec: "+expired)),
+			plans:   append(many("team", v1beta1.MaxRelatedListed, "{until: ''}"), item("team", "q", "spec: "+expired)),
 			want:    "a",
 		},
 		"TooLong": {
@@ -112,11 +103,18 @@ func TestRelatedLists(t *testing.T) {
 			problem: "selects more than 64 plans.example.org (70, with",
 			isFault: true,
 		},
+		"NoNamespace": {
+			reason:   "We should take no list for empty of which no namespace is known.",
+			related:  "selector: {}",
+			unplaced: true,
+			problem:  "spec.classes.related[plans].namespaceExpression: must be set",
+			isFault:  true,
+		},
 		"Names": {
 			reason:  "An object may be named by a list before it.",
 			related: "selector: {}}, {name: named, resource: others.example.org, nameExpression: 'related.plans.map(p, p.spec.name)[0]'",
 			when:    "!has(related.named)",
-			plans:   []relatedContent{plan("team", "p", "spec: {name: b}")},
+			plans:   []relatedContent{item("team", "p", "spec: {name: b}")},
 			want:    "a",
 		},
 	} {
@@ -129,19 +127,10 @@ func TestRelatedLists(t *testing.T) {
 			}).with("a", map[string]any{})
 			view := e.view()
 			require.Nil(t, view.Fault)
-			var objects []*inventory.Objects
-			for _, kind := range view.Kind.RelatedKinds() {
-				known := inventory.NewObjects(kind, !tc.cluster, nil)
-				for _, o := range tc.plans {
-					if kind.Resource == plans {
-						known = known.With(o.Namespace, o.Name, kind.Fields.Project(decode(t, o.content)))
-					}
-				}
-				objects = append(objects, known.AsOf(time.Now()))
-			}
-			in := view.Kind.Reader.Read("team", "db", map[string]any{"spec": all(map[string]any{"from": "other"})})
+			view = withRelated(t, view, !tc.cluster, tc.plans...)
+			in := view.Kind.Reader.Read(map[bool]string{false: "team"}[tc.unplaced], "db", map[string]any{"spec": all(map[string]any{"from": "other"})})
 			for _, mode := range []Mode{{}, {Stored: true}} {
-				d, err := new(Decider).Decide(t.Context(), view.WithRelated(objects), in, mode)
+				d, err := new(Decider).Decide(t.Context(), view, in, mode)
 				if tc.isFault {
 					require.ErrorAs(t, err, new(*inventory.Fault), tc.reason)
 					assert.ErrorContains(t, err, tc.problem, tc.reason)
@@ -166,38 +155,24 @@ func TestRelatedLists(t *testing.T) {
 
 // TestUsageOfLists proves that a list which is too long changes nothing that stored claims use of a class.
 func TestUsageOfLists(t *testing.T) {
-	e := newExpressive(specs(`{classes: {
+	view := newExpressive(specs(`{classes: {
   related: [
     {name: lists, resource: plans.example.org, selector: {}},
-    {name: plan, resource: others.example.org, nameExpression: "'big'"},
+    {name: plan, resource: others.example.org, nameExpression: "'p0'"},
     {name: named, resource: others.example.org, nameExpression: "related.lists.map(l, l.metadata.name)[0]"}],
   usage: [
     {name: size, expression: related.plan.spec.size},
-    {name: part, expression: "related.lists.map(l, l.spec.num).size()"},
-    {name: late, expression: "has(related.named) ? 7 : 3"}]}}`, `{capacity: [{name: size}, {name: part}, {name: late}]}`)).with("a", map[string]any{})
+    {name: part, expression: "related.lists.map(l, l.spec.size).size()"},
+    {name: late, expression: "has(related.named) ? 7 : 3"}]}}`, `{capacity: [{name: size}, {name: part}, {name: late}]}`)).view()
+	require.Nil(t, view.Fault)
+	in := view.Kind.Reader.Read("team", "db", map[string]any{"spec": all(map[string]any{})})
 	for n, want := range map[int]claim.Usage{
-		1: {500, 1, 3}, v1beta1.MaxRelatedListed: {500, v1beta1.MaxRelatedListed, 3},
-		v1beta1.MaxRelatedListed + 1: {500, claim.Unknown, claim.Unknown}, 100: {500, claim.Unknown, claim.Unknown},
+		v1beta1.MaxRelatedListed: {500, v1beta1.MaxRelatedListed, 7}, v1beta1.MaxRelatedListed + 1: {500, claim.Unknown, claim.Unknown},
 	} {
-		view, objects := e.view(), []*inventory.Objects(nil)
-		require.Nil(t, view.Fault)
-		for _, kind := range view.Kind.RelatedKinds() {
-			known := inventory.NewObjects(kind, true, nil)
-			if kind.Resource == plans {
-				for i := range n {
-					known = known.With("team", fmt.Sprint("p", i), kind.Fields.Project(decode(t, "{spec: {num: 1}}")))
-				}
-			} else {
-				known = known.With("team", "big", kind.Fields.Project(decode(t, "{spec: {size: 500}}")))
-			}
-			objects = append(objects, known)
-		}
-		in := view.Kind.Reader.Read("team", "db", map[string]any{"spec": all(map[string]any{})})
-		usage, err := new(Decider).UsageOf(t.Context(), view.WithRelated(objects), in.Claim)
+		usage, err := new(Decider).UsageOf(t.Context(), withRelated(t, view, true, many("team", n, "{size: 500}")...), in.Claim)
 		require.NoError(t, err)
 		assert.Equal(t, want, usage, "We should know what %d objects do not change, and no more.", n)
 	}
-	assert.Equal(t, claim.Usage{5, 7}, claim.Usage{5, claim.Unknown}.Or(claim.Usage{3, 7}), "What is not known should stay.")
 }
 
 // TestCostOfLists proves that a claim is not at fault for what a list costs.
@@ -209,15 +184,10 @@ func TestCostOfLists(t *testing.T) {
 			"(related.quotas.exists(q, q.metadata.name == 'x') ? class.metadata.name : '')"}}
 	})
 	e.withMany(100, "class-%d", map[string]any{})
-	view := e.view()
+	view := withRelated(t, e.view(), true, many("team", v1beta1.MaxRelatedListed, "{hard: {pods: '3'}}")...)
 	require.Nil(t, view.Fault)
-	kind := view.Kind.RelatedKinds()[0]
-	known := inventory.NewObjects(kind, true, nil)
-	for i := range v1beta1.MaxRelatedListed {
-		known = known.With("team", fmt.Sprint("q", i), kind.Fields.Project(decode(t, "{metadata: {name: q}, spec: {hard: {pods: '3'}}}")))
-	}
 	in := view.Kind.Reader.Read("team", "db", map[string]any{"spec": all(map[string]any{})})
-	d, err := new(Decider).Decide(t.Context(), view.WithRelated([]*inventory.Objects{known}), in, Mode{})
+	d, err := new(Decider).Decide(t.Context(), view, in, Mode{})
 	assert.Empty(t, d.Claim.Problems, "The claim cannot be shorter.")
 	require.ErrorContains(t, err, "cost too much CPU for so many classes", "The registration is at fault.")
 }
@@ -226,6 +196,31 @@ func TestCostOfLists(t *testing.T) {
 type relatedContent struct {
 	types.NamespacedName
 	content string
+}
+
+func item(namespace, name, content string) relatedContent {
+	return relatedContent{types.NamespacedName{Namespace: namespace, Name: name}, "{metadata: {name: " + name + "}, " + content + "}"}
+}
+
+func many(namespace string, n int, spec string) (all []relatedContent) {
+	for i := range n {
+		all = append(all, item(namespace, fmt.Sprint("p", i), "spec: "+spec))
+	}
+	return all
+}
+
+// withRelated returns a view in which each related kind has these objects.
+func withRelated(t *testing.T, view *View, namespaced bool, all ...relatedContent) *View {
+	t.Helper()
+	var objects []*inventory.Objects
+	for _, kind := range view.Kind.RelatedKinds() {
+		known := inventory.NewObjects(kind, namespaced, nil)
+		for _, o := range all {
+			known = known.With(o.Namespace, o.Name, kind.Fields.Project(decode(t, o.content)))
+		}
+		objects = append(objects, known.AsOf(time.Now()))
+	}
+	return view.WithRelated(objects)
 }
 
 // TestSelectorsOfRelated that are no selectors make the registration invalid.

@@ -218,8 +218,8 @@ const (
 	ReasonClassKindMissing = "ClassKindMissing"
 	// ReasonIgnored means that an admin has a class kind ignored, so that its classes are offered to no claim.
 	ReasonIgnored = "Ignored"
-	// ReasonNamespaceUnknown means that objects which classes name have a namespace, the classes have none, and the ClassKind does not say
-	// which it is.
+	// ReasonNamespaceUnknown means that related objects have a namespace, that the classes or the claims have none, and that the
+	// registration does not say which it is.
 	ReasonNamespaceUnknown = "NamespaceUnknown"
 	// ReasonRelatedExpired means that related objects are known, but some are past their validUntil.
 	ReasonRelatedExpired = "RelatedExpired"
@@ -231,8 +231,8 @@ const (
 	ReasonInvalidExpression  = "InvalidExpression"
 	ReasonMistypedExpression = "MistypedExpression"
 	ReasonExpressionFailed   = "ExpressionFailed"
-	// ReasonTooLarge means that the webhook configuration has no room for the kind's entry, so the API server does not ask classbind, or
-	// that a chooser's answer, or a list of related objects, is too long.
+	// ReasonTooLarge means that the webhook configuration has no room for the kind's entry, so the API server does not ask classbind. Or
+	// a chooser's answer, or a list of related objects, is too long.
 	ReasonTooLarge = "TooLarge"
 	// ReasonOneDefault, ReasonNoDefault and ReasonSeveralDefaults count a claim kind's default classes.
 	ReasonOneDefault      = "OneDefault"

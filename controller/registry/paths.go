@@ -50,10 +50,27 @@ func (r *Registration) ComparePaths(ctx context.Context, k *v1beta1.ClaimKind, k
 	switch {
 	case err == nil:
 		paths.Check = selector.CheckPaths(kind, s)
+		if !found.Namespaced {
+			paths.Check.Problems = append(paths.Check.Problems, r.listsOfNoNamespace(ctx, kind)...)
+		}
 	case sameRevision && before.Version == paths.Version && !errors.Is(err, openapi.ErrNoSchema):
 		paths.Check = before.Check
 	}
 	return paths
+}
+
+// listsOfNoNamespace says which lists would be empty for ever: the claims have no namespace, the objects have one, and nothing says which.
+func (r *Registration) listsOfNoNamespace(ctx context.Context, kind *selector.ClaimKind) (problems []string) {
+	for i := range kind.Rules.Related {
+		of := &kind.Rules.Related[i]
+		if !of.IsList() || of.ObjectNamespace != nil {
+			continue
+		}
+		if found, err := r.Resources.lookUp(ctx, of.Kind.Resource, of.Kind.Version); err == nil && found.Namespaced {
+			problems = append(problems, of.NeedsNamespace())
+		}
+	}
+	return problems
 }
 
 // versionOf the claims for which the paths of a claim kind are written, empty if it is the one that the API server prefers.

@@ -93,18 +93,39 @@ func TestListTooLong(t *testing.T) {
 	k.Spec.Classes.Related = []v1beta1.Related{{Name: "plans", Resource: "plans.example.org", Selector: &v1beta1.LabelSelector{}}}
 	kind := selector.NewClaimKind(k)
 	of := kind.RelatedKinds()[0]
-	for n, want := range map[int]bool{v1beta1.MaxRelatedListed: false, v1beta1.MaxRelatedListed + 1: true} {
-		entry := unwatchedRelated(of, cluster.ErrUnsuitable, time.Time{})
-		entry.objects = inventory.NewObjects(of, false, nil)
-		for i := range n {
-			entry.objects = entry.objects.With("", fmt.Sprint(i), of.Fields.Project(map[string]any{}))
-		}
-		r := &RelatedKinds{
-			claimKinds: map[string]registeredClaimKind{k.Name: {kind: kind}}, related: map[rules.Key]*relatedKind{of.Key(): entry},
-		}
-		state := r.RelatedState(k.Name)
-		assert.Equal(t, want, state.Reason == v1beta1.ReasonTooLarge, state.Message)
-		assert.Equal(t, want, entry.objects.IsCrowded(), "The listeners should learn of it.")
+	entry := unwatchedRelated(of, cluster.ErrUnsuitable, time.Time{})
+	entry.objects = inventory.NewObjects(of, false, nil)
+	r := &RelatedKinds{claimKinds: map[string]registeredClaimKind{k.Name: {kind: kind}}, related: map[rules.Key]*relatedKind{of.Key(): entry}}
+	for i := range v1beta1.MaxRelatedListed + 1 {
+		assert.NotEqual(t, v1beta1.ReasonTooLarge, r.RelatedState(k.Name).Reason)
+		entry.objects = entry.objects.With("", fmt.Sprint(i), of.Fields.Project(map[string]any{}))
+	}
+	assert.Equal(t, v1beta1.ReasonTooLarge, r.RelatedState(k.Name).Reason)
+	assert.True(t, entry.objects.IsCrowded(), "The listeners should learn of it.")
+}
+
+// TestListsOfNoNamespace refuses a list whose objects have a namespace, where the claims have none: it would be empty for ever.
+func TestListsOfNoNamespace(t *testing.T) {
+	for _, tc := range []struct{ claims, plans, refused bool }{{false, true, true}, {true, true, false}, {false, false, false}} {
+		resolver, err := cluster.NewResolver(controllertest.NewAPIServer(t, map[string]any{
+			"/apis/example.org": controllertest.APIGroup("v1"),
+			"/apis/example.org/v1": controllertest.APIResources(
+				metav1.APIResource{Name: "claims", Kind: "Claim", Namespaced: tc.claims, Verbs: metav1.Verbs{"create"}},
+				metav1.APIResource{Name: "plans", Kind: "Plan", Namespaced: tc.plans, Verbs: metav1.Verbs{"list"}},
+			),
+			"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/claims.example.org": json.RawMessage(
+				`{"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`),
+		}))
+		require.NoError(t, err)
+		k, cache := controllertest.NewClaimKind("claims.example.org"), &exchanged{}
+		k.Spec.Classes.Related = []v1beta1.Related{{Name: "plans", Resource: "plans.example.org", Selector: &v1beta1.LabelSelector{}}}
+		cache.Store(&controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*k}})
+		kind := selector.NewClaimKind(k)
+		paths := newRegistration(cache, nil, resolver, nil).ComparePaths(t.Context(), k, kind)
+		require.NoError(t, paths.Err)
+		kind.SetPaths(paths.Check)
+		fault := fmt.Sprint(selector.NewView(kind, nil).Fault)
+		assert.Equal(t, tc.refused, strings.Contains(fault, "spec.classes.related[plans].namespaceExpression: must be set"), "%v: %s", tc, fault)
 	}
 }
 

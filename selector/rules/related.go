@@ -76,6 +76,11 @@ func (s textSelector) String() string { return s.text }
 // IsList reports whether expressions see a list of objects.
 func (r *Relation) IsList() bool { return len(r.Kind.Selectors) > 0 }
 
+// NeedsNamespace says what a list of objects in a namespace lacks for claims that have none.
+func (r *Relation) NeedsNamespace() string {
+	return fmt.Sprintf("%s: must be set, because the claims have no namespace, and %s have one", r.NamespaceField, r.Kind.Resource)
+}
+
 // RelatedFor are the objects that classes name, with all fields at which the ClassKind and some ClaimKinds look.
 func (r *ForClasses) RelatedFor(claimKinds ...*v1beta1.ClaimKind) []Relation {
 	looks := slices.Clone(r.LooksAtClassRelated)
