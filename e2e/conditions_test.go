@@ -340,7 +340,7 @@ func TestRegistrationWarnings(t *testing.T) {
 			claimKind: "{classes: {related: [{name: a, resource: absents.%[1]s, nameExpression: claim.spec.a}, {name: b, resource: others.bare.%[1]s, " +
 				"nameExpression: claim.spec.b}, {name: c, resource: classes.%[1]s, version: v7, nameExpression: claim.spec.c}]}}",
 			want: []string{
-				`claims.%[1]s: the API server serves no "absents.%[1]s": to expressions, the related object is absent`,
+				`claims.%[1]s: the API server serves no "absents.%[1]s": to expressions, the related object is absent, and a list is empty`,
 				`claims.%[1]s: "classes.%[1]s/v7": the API server does not serve this version, "v7": set the version of the ` +
 					`related object to one that is served, or leave it out`,
 				`claims.%[1]s: "others.bare.%[1]s": ` + forbidden("others.bare.%[1]s", "list") + label,

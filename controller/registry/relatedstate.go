@@ -100,7 +100,7 @@ func (k *relatedKind) stateFor(needed *rules.Kind, what string) State {
 	case errors.Is(k.err, errRelatedVersion):
 		s.Reason = v1beta1.ReasonVersionNotServed
 	case known && s.Reason == v1beta1.ReasonNotInstalled:
-		s.Message = "the API server serves no " + resource + ": to expressions, the related object is absent"
+		s.Message = "the API server serves no " + resource + ": to expressions, the related object is absent, and a list is empty"
 	case known: // A CRD is about to be served.
 		s.Refused = false
 	}
