@@ -345,6 +345,15 @@ func TestExplainCluster(t *testing.T) {
 			reason: "We should say that we do not know how much is taken.", base: holdsFive, claim: sized,
 			want: []string{fastAlone, `not all is known that is taken of each class of fastclasses.example.org: cannot list the claims of "databases.example.org"`},
 		},
+		"ListForbidden": {
+			reason: "We should name the right to see all objects of a namespace.",
+			answers: object{
+				claimKindsPath: claimKinds(`{"classes": {"related": [{"name": "plans", "resource": "plans.example.org", "selector": {}}],
+					"fits": [{"name": "Plan", "expression": "related.plans.all(p, p.spec.tier != 'none')"}]}}`, object{}),
+				resourcesPath: serving(fast, slow, served("plans", "Plan", true, "get", "list", "watch")),
+			},
+			status: exit.Failed, want: []string{"cannot list plans.example.org, at which expressions look: you need the right to list them"},
+		},
 		"NamespaceNotSelected": {
 			reason:  "We should leave alone the claims of a namespace that is not selected.",
 			answers: object{claimKindsPath: selecting, namespacePath: team(nil)},

@@ -150,7 +150,10 @@ func (w *World) relatedList(ctx context.Context, kind *rules.Kind, namespace str
 		}
 		found, err = w.list(ctx, of, namespace, kind.Selectors[0])
 	}
-	if err != nil && !NotServed(err) {
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, fmt.Errorf("you need the right to list them: %w", err)
+	case err != nil && !NotServed(err):
 		return nil, err
 	}
 	all := make(map[types.NamespacedName]*expression.Object, len(found))
