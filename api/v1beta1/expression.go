@@ -102,16 +102,17 @@ type Related struct {
 	// +optional
 	NameExpression Expression `json:"nameExpression,omitempty"`
 
-	// Selector of objects by their labels, in the place of a name. related.NAME is then the list of all objects of
-	// the namespace that it selects, by name. An empty selector selects all. Expressions go through the list with
-	// all, exists, exists_one or map. If there are more than 64, the claim is refused (422). Only a ClaimKind may have it.
-	// Example: {matchLabels: {purpose: storage}}
+	// Selector of objects by their labels, in the place of a name. related.NAME is then the list of all objects that
+	// it selects, in the namespace or of a kind without namespaces, by name. An empty selector selects all.
+	// Expressions go through the list with all, exists, exists_one or map. If there are more than 64 that are not
+	// expired, the claim is refused (422), or gets 503 if they are not of its own namespace. Only a ClaimKind may
+	// have it. Example: {matchLabels: {purpose: storage}}
 	// +optional
 	Selector *LabelSelector `json:"selector,omitempty"`
 
-	// NamespaceExpression is the same for its namespace. Without it, an object of a
-	// namespaced kind is in the namespace of the claim, or of the class. A class without a
-	// namespace then names no object. Example: "'platform'"
+	// NamespaceExpression is a CEL expression for the namespace of the object, or of those in the list. Without it,
+	// objects of a namespaced kind are in the namespace of the claim, or of the class. A class without a
+	// namespace then names no object, and a claim without one may have no list. Example: "'platform'"
 	// +optional
 	NamespaceExpression Expression `json:"namespaceExpression,omitempty"`
 

@@ -179,7 +179,8 @@ const (
 	// it, the review is refused (400): no API server sends it.
 	MaxRegistrationParts = 8
 	// MaxRelatedListed limits the objects in one list of related objects, without those that are expired. It protects the CPU that makes
-	// such a list for each claim. Beyond it, the claim is refused (422), or gets 503 if the list is not of its own namespace.
+	// such a list for each claim. Each class for which an expression goes through the list pays for it again: 64 quotas leave some ten
+	// classes to be judged. Beyond it, the claim is refused (422), or gets 503 if the list is not of its own namespace.
 	MaxRelatedListed = 64
 	// MaxRelatedSelected limits the objects of a namespace from which such a list is made, those included that are expired. It protects
 	// the same CPU, and has the same effect.
