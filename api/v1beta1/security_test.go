@@ -35,7 +35,7 @@ func TestSecurity(t *testing.T) {
 const limitsText = `
 classbind checks each limit before the work that it bounds. The last rows limit requests by a key: the namespace of the claims, where a row
 says nothing else. A request beyond the first two numbers waits its turn until its deadline, and gets 503. One beyond the next two gets 503
-at once.
+at once, or 429 if its own key is the cause.
 
 `
 

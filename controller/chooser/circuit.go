@@ -59,13 +59,13 @@ func (c *circuit) refuses(namespace string) string {
 	return ""
 }
 
-// isCause reports whether the claims of a namespace alone time out: the chooser has answered others since their first timeout. An answer to
-// one of them would have ended its circuit.
-func (c *circuit) isCause(namespace string) bool {
+// hangs reports whether the chooser has answered nobody since the first timeout of a namespace, so that the fault may be its own. An answer
+// to this namespace would have ended its circuit.
+func (c *circuit) hangs(namespace string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	of := c.of[namespace]
-	return of != nil && of.answers != c.answers
+	return of != nil && of.answers == c.answers
 }
 
 // called records the end of a call for a namespace.

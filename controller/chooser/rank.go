@@ -42,14 +42,14 @@ func (l *connection) choose(ctx context.Context, q *selector.Question) (answer s
 			reason = v1beta1.ReasonBusy // Their authors are not known, so one may keep others waiting. None is drawn for that.
 		}
 		answer = unavailable(reason)
-		answer.OwnDoing = reason == v1beta1.ReasonNamespaceCircuitOpen && l.circuit.isCause(q.Key)
+		answer.OwnDoing = reason == v1beta1.ReasonNamespaceCircuitOpen && !l.circuit.hangs(q.Key)
 		return answer, ""
 	}
 	for _, limiter := range l.limiters[q.Stored] {
 		done, err := limiter.Take(ctx, q.Key) // It never waits.
 		if err != nil {
 			answer = unavailable(v1beta1.ReasonBusy)
-			answer.OwnDoing = errors.Is(err, fair.ErrKeyFull) && l.circuit.isCause(q.Key)
+			answer.OwnDoing = errors.Is(err, fair.ErrKeyFull) && !l.circuit.hangs(q.Key)
 			return answer, ""
 		}
 		defer done()
