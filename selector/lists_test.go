@@ -133,7 +133,7 @@ func TestRelatedLists(t *testing.T) {
 				d, err := new(Decider).Decide(t.Context(), view, in, mode)
 				if tc.isFault {
 					require.ErrorAs(t, err, new(*inventory.Fault), tc.reason)
-					assert.ErrorContains(t, err, tc.problem, tc.reason)
+					require.ErrorContains(t, err, tc.problem, tc.reason)
 					continue
 				}
 				require.NoError(t, err, tc.reason)

@@ -78,7 +78,8 @@ func (c *circuit) called(namespace, reason string, now time.Time) {
 	case v1beta1.ReasonTimeout:
 		c.timeouts.length++
 		c.timeouts.first = cmp.Or(c.timeouts.first, namespace)
-		c.timeouts.several = c.timeouts.several || namespace != "" && namespace != c.timeouts.first // Without one, the author may be the same.
+		isOther := namespace != "" && namespace != c.timeouts.first // Without one, the author may be the same.
+		c.timeouts.several = c.timeouts.several || isOther
 		of := c.of[namespace]
 		if of == nil {
 			of = &namespaceCircuit{answers: c.answers}

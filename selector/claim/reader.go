@@ -388,7 +388,8 @@ func TooManyRelated(kind string, of *rules.Kind, namespace string, n int) string
 		in = fmt.Sprintf(" of namespace %q", truncate.String(namespace, v1beta1.MaxShownBytes))
 	}
 	return fmt.Sprintf("the selector of related object %q of claim kind %q selects more than %d %s%s (%d, with those that are expired): "+
-		"delete some, or have an admin narrow spec.classes.related[%[1]s].selector", of.Name, kind, v1beta1.MaxRelatedListed, of.Resource, in, n)
+		"delete some, or have an admin narrow spec.classes.related[%[1]s].selector",
+		of.Name, kind, v1beta1.MaxRelatedListed, of.Resource, in, n)
 }
 
 // ReadsReferenceOf reports whether a kind looks where another one has its reference.

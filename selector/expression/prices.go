@@ -68,7 +68,8 @@ var priced = []struct {
 	// They parse.
 	{price{10, 10, total}, "validate/1 cidr/1 containsCIDR/2 containsIP/2 ip/2 isURL/1 url/1"},
 	{price{5, 10, total}, "duration/2 timestamp/3"},
-	{price{10, 1, total}, "int/6 double/4 uint/4"},
+	{price{10, 1, total}, "int/6 uint/4"},
+	{price{10, 2, total}, "double/4"},
 	{price{30, 1, total}, "quantity/1 isQuantity/1"},
 	{price{40, 1, selected}, "labelSelectorMatches/2"},
 	// They look at each element as a value of CEL.
