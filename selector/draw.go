@@ -247,7 +247,7 @@ func (o *order) judge(ctx context.Context, best *candidate, decision *Decision, 
 	o.claim.facts.remembers = o.remembers
 	switch by, err := kind.judgeInTurn(ctx, o.claim, c, o.out); {
 	case errors.Is(err, expression.ErrBudget) && o.claim.asks() == nil: // The next seat is not for it.
-		decision.leave(c)
+		decision.leave(c, o.view.isLong(c))
 		return false
 	case by != nil:
 		decision.drop(by, c, err)

@@ -139,10 +139,10 @@ func (o *order) judgeRest(ctx context.Context, best *candidate, decision *Decisi
 			o.judge(ctx, best, decision, next.class, next.seat)
 		}
 	}
-	for _, candidates := range byLength {
+	for i, candidates := range byLength {
 		for _, c := range candidates {
 			if o.mayPrefer(&c, best, decision) {
-				decision.leave(c.class)
+				decision.leave(c.class, i == 1)
 			} else {
 				decision.Skipped++
 			}
@@ -154,8 +154,8 @@ func (o *order) judgeRest(ctx context.Context, best *candidate, decision *Decisi
 }
 
 // leave a class that can no longer be judged.
-func (d *Decision) leave(c *inventory.Class) {
-	if d.View.isLong(c) { // It pays for itself.
+func (d *Decision) leave(c *inventory.Class, isLong bool) {
+	if isLong { // It pays for itself.
 		d.drop(d.View.Kind.costly(), c, errCostly)
 	} else {
 		d.Unjudged++
