@@ -163,11 +163,12 @@ func (s *claimState) record(a seenVersion, is outlook) bool {
 }
 
 // taken has a claim woken by room, if it missed its class for lack of it, and by other classes, if its chooser gave it none. It stays with
-// the writers, which try it again later.
-func (s *claimState) taken(a seenVersion, d *selector.Decision) {
+// the writers, which try it again later. It reports whether the claim need not be tried soon, as no round has seen other classes since.
+func (s *claimState) taken(a seenVersion, d *selector.Decision) bool {
 	if c := s.waiting.find(a.namespace, a.uid); c != nil && c.version == a.version {
 		c.full = selector.IsFull(d) || d.Choice.Outcome == selector.ChooserNone
 	}
+	return d.View == s.rounds.view
 }
 
 // missed records that a claim that was to be written no longer has a class, or that the classes are not known.

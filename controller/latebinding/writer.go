@@ -119,7 +119,7 @@ func (k *kindBinder) bind(ctx context.Context, item waitingItem) (outcome string
 	}
 	decision, err = k.decide(ctx, k.binder.Decider, claim, selector.Mode{Stored: true})
 	switch {
-	case err != nil && decision.Choice.Unavailable == v1beta1.ReasonBusy: // Other claims that wait are being answered.
+	case err != nil && decision.Choice.Unavailable == v1beta1.ReasonBusy: // Others are being answered, or the chooser asks for it.
 		return "", wait.Jitter(lateRetry, 1), nil
 	case err != nil:
 		if k.backoff.NumRequeues(item) >= noticeTries {
@@ -128,8 +128,9 @@ func (k *kindBinder) bind(ctx context.Context, item waitingItem) (outcome string
 		return lateFailed, 0, err
 	case decision.Class == nil && (len(decision.Refused) > 0 || decision.Choice.Outcome != ""): // No watch shows when that changes.
 		k.warn(claim, v1beta1.EventNoMatchingClass, decision.Warning())
-		w.own(func(s *claimState) { s.taken(claim, &decision) })
-		if again = registry.RetryAfter; decision.Choice.Outcome != "" {
+		isWoken := false
+		w.own(func(s *claimState) { isWoken = s.taken(claim, &decision) })
+		if again = registry.RetryAfter; isWoken && decision.Choice.Outcome != "" {
 			again = max(again, k.backoff.When(item))
 		}
 		return "", again, nil
@@ -139,17 +140,11 @@ func (k *kindBinder) bind(ctx context.Context, item waitingItem) (outcome string
 	case decision.Given():
 		w.own(func(s *claimState) { s.wrote(claim) })
 		return "", 0, nil
-	case w.kind.External != nil && !k.mayWrite(ctx):
-		return "", wait.Jitter(lateRetry, 1), nil
 	}
-	return k.write(ctx, claim, &decision)
-}
-
-// mayWrite waits for a turn to write, but not for so long that the decision is out of date.
-func (k *kindBinder) mayWrite(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, lateRetry)
-	defer cancel()
-	return k.binder.writes.Wait(ctx) == nil
+	if ok = w.kind.External == nil || k.binder.writes.Wait(ctx) == nil; ok { // Else the term is over.
+		return k.write(ctx, claim, &decision)
+	}
+	return "", 0, nil
 }
 
 // write the class of a claim, with the results of bind.
