@@ -324,7 +324,7 @@ func (r *resolver) listRelated(ctx context.Context, rule *rules.Relation, namesp
 	}
 	r.facts.names[of.Name] = objectName(namespace, "*")
 	switch all, n := objects.Selected(of, namespace); {
-	case objects != nil && objects.Namespaced && namespace == "" && rule.ObjectNamespace == nil:
+	case !r.counts && objects != nil && objects.Namespaced && namespace == "" && rule.ObjectNamespace == nil:
 		return inventory.Faultf(v1beta1.ReasonNamespaceUnknown, "claim kind %q: %s", r.view.Kind.Name, rule.NeedsNamespace())
 	case all != nil:
 		r.facts.input.Related[of.Name] = all

@@ -294,7 +294,7 @@ func (r *RelatedKinds) publish(from *relatedKind, objects *inventory.Objects, ch
 		r.inventory.SetRelated(objects)
 	}
 	now := time.Now()
-	isNews = before == nil || before.Kind != objects.Kind || before.IsCrowded() != objects.IsCrowded() || changed != nil &&
+	isNews = before == nil || before.Kind != objects.Kind || before.IsCrowded() || objects.IsCrowded() || changed != nil &&
 		before.IsExpired(changed.Namespace, changed.Name, now) != objects.IsExpired(changed.Namespace, changed.Name, now)
 }
 

@@ -179,7 +179,7 @@ func (o *Objects) Selected(of *rules.Kind, namespace string) (all []any, n int) 
 	return all, n
 }
 
-// IsCrowded reports whether a selector of objects without a namespace selects too many for a list.
+// IsCrowded reports whether a selector of objects without a namespace selects too many for a list, if none of them is expired.
 func (o *Objects) IsCrowded() bool {
 	return !o.Namespaced && slices.ContainsFunc(o.selected, func(l list[object]) bool { return l.len() > v1beta1.MaxRelatedListed })
 }
