@@ -59,7 +59,7 @@ func (c *circuit) refuses(namespace string) string {
 	return ""
 }
 
-// hangs reports whether the chooser has answered no claim since the first timeout of a namespace, so that the fault may be its own. An answer
+// hangs reports whether the chooser has answered none since the first timeout of a namespace, so that the fault may be its own. An answer
 // to this namespace would have ended its circuit.
 func (c *circuit) hangs(namespace string) bool {
 	c.mu.Lock()
