@@ -302,6 +302,7 @@ var everywhere = []string{
 	"classkinds.classbind.io/status: update",
 	"classkinds.classbind.io: get list watch",
 	"customresourcedefinitions.apiextensions.k8s.io: get list watch",
+	"ingressclasses.networking.k8s.io: list",
 	"mutatingwebhookconfigurations.admissionregistration.k8s.io 00-classbind: list patch watch",
 	"mutatingwebhookconfigurations.admissionregistration.k8s.io zz-classbind: list patch watch",
 	"namespaces: get list watch",
