@@ -36,6 +36,8 @@ type Answer struct {
 	// chooser answers others.
 	Unavailable string
 	OwnDoing    bool
+	// Soon reports whether the chooser was not asked because too many others ask: a place is free in a moment.
+	Soon bool
 	// Order has the best candidates first, with ChooserOrdered. Exclusive reports whether the claim may have no other.
 	Order     []*inventory.Class
 	Exclusive bool

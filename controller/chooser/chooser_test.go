@@ -194,6 +194,9 @@ func (w *world) askFor(t testing.TB, q *selector.Question) string {
 	if a.OwnDoing {
 		text += " by itself"
 	}
+	if a.Soon {
+		text += " soon"
+	}
 	for _, c := range a.Order {
 		text += " " + c.Name
 	}
@@ -466,7 +469,7 @@ func TestHangs(t *testing.T) {
 		running.Go(func() { assert.Equal(t, "Unavailable=Timeout", w.askFor(t, hangs())) })
 	}
 	require.Eventually(t, func() bool { return w.server.asked.Load() == int64(v1beta1.ChooserCalls.PerKey) }, time.Minute, time.Millisecond)
-	assert.Equal(t, "Unavailable=Busy by itself", w.askFor(t, hangs()), "A namespace should not have more calls.")
+	assert.Equal(t, "Unavailable=Busy by itself soon", w.askFor(t, hangs()), "A namespace should not have more calls.")
 	assert.Equal(t, "Order b a", w.ask(t, "a", "b"), "Another namespace should be answered.")
 	running.Wait()
 	assert.Equal(t, "Unavailable=NamespaceCircuitOpen", w.askFor(t, hangs()), "A namespace that times out should wait no longer. Maybe all do.")
@@ -683,7 +686,7 @@ func TestStored(t *testing.T) {
 		running.Go(func() { assert.Equal(t, "Order b a", w.askFor(t, stored())) })
 	}
 	require.Eventually(t, func() bool { return w.server.asked.Load() == int64(v1beta1.StoredChooserCalls.PerKey) }, time.Minute, time.Millisecond)
-	assert.Equal(t, "Unavailable=Busy by itself", w.askFor(t, stored()), "They should have no more than half.")
+	assert.Equal(t, "Unavailable=Busy by itself soon", w.askFor(t, stored()), "They should have no more than half.")
 	assert.Equal(t, "Order b a", w.ask(t, "a", "b"), "A new claim of the namespace should be answered.")
 	close(answer)
 	running.Wait()
@@ -693,7 +696,7 @@ func TestStored(t *testing.T) {
 	}
 	q := stored()
 	q.Namespace, q.Key = "", ""
-	assert.Equal(t, "Unavailable=Busy", w.askFor(t, q), "A claim should wait if only those of other authors may have timed out.")
+	assert.Equal(t, "Unavailable=Busy soon", w.askFor(t, q), "A claim should wait if only those of other authors may have timed out.")
 }
 
 // TestConfirms has a status that was asked for before the epoch changed come after an answer of the new epoch.

@@ -42,6 +42,7 @@ func (l *connection) choose(ctx context.Context, q *selector.Question) (answer s
 			reason = v1beta1.ReasonBusy // Their authors are not known, so one may keep others waiting. None is drawn for that.
 		}
 		answer = unavailable(reason)
+		answer.Soon = reason == v1beta1.ReasonBusy
 		answer.OwnDoing = reason == v1beta1.ReasonNamespaceCircuitOpen && !l.circuit.hangs(q.Key)
 		return answer, ""
 	}
@@ -49,6 +50,7 @@ func (l *connection) choose(ctx context.Context, q *selector.Question) (answer s
 		done, err := limiter.Take(ctx, q.Key) // It never waits.
 		if err != nil {
 			answer = unavailable(v1beta1.ReasonBusy)
+			answer.Soon = true
 			answer.OwnDoing = errors.Is(err, fair.ErrKeyFull) && !l.circuit.hangs(q.Key)
 			return answer, ""
 		}

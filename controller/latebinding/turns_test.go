@@ -266,7 +266,7 @@ func TestChooserBusy(t *testing.T) {
 		b.Decider.Choose = func(ctx context.Context, q *selector.Question) selector.Answer {
 			done, err := limiter.Take(ctx, q.Key)
 			if err != nil {
-				return selector.Answer{Outcome: selector.ChooserUnavailable, Unavailable: v1beta1.ReasonBusy}
+				return selector.Answer{Outcome: selector.ChooserUnavailable, Unavailable: v1beta1.ReasonBusy, Soon: true}
 			}
 			defer done()
 			time.Sleep(200 * time.Millisecond)

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -109,8 +108,10 @@ func (k *kindBinder) bind(ctx context.Context, item waitingItem) (outcome string
 		w.own(func(s *claimState) { s.missed(claim, &decision) })
 		return "", 0, nil
 	}
-	// A chooser may give the claim no class, which takes no turn of another kind.
-	turn := map[bool]flowcontrol.RateLimiter{true: k.questions, false: k.binder.writes}[w.kind.External != nil]
+	turn := k.binder.writes
+	if w.kind.External != nil { // A chooser may give the claim no class, which takes no turn of another kind.
+		turn = k.questions
+	}
 	if ok = turn.Wait(ctx) == nil; ok { // Else the term is over.
 		claim, ok, _ = w.waits(item)
 	}
@@ -119,7 +120,7 @@ func (k *kindBinder) bind(ctx context.Context, item waitingItem) (outcome string
 	}
 	decision, err = k.decide(ctx, k.binder.Decider, claim, selector.Mode{Stored: true})
 	switch {
-	case err != nil && decision.Choice.Unavailable == v1beta1.ReasonBusy: // Others are being answered, or the chooser asks for it.
+	case err != nil && decision.Choice.Soon:
 		return "", wait.Jitter(lateRetry, 1), nil
 	case err != nil:
 		if k.backoff.NumRequeues(item) >= noticeTries {
