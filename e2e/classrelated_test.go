@@ -116,7 +116,7 @@ func TestClassRelated(t *testing.T) {
 	w := sharedWorld(t)
 	changes, claims := 2000, 4500
 	if testing.Short() {
-		changes, claims = 300, 675
+		changes, claims = 120, 675
 	}
 	w.resources(t,
 		"Claim claims."+scoresGroup+" Namespaced", "Class classes."+scoresGroup+" Cluster", "Price prices."+scoresGroup+" Cluster")
