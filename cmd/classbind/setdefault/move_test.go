@@ -270,7 +270,8 @@ func TestOvertaken(t *testing.T) {
 				fake := newFakeClasses(stores)
 				m, _ := newFakeMover(fake, fakeRegistrations{seen: v1beta1.DefaultClass{Kind: "A", Name: "old"}})
 				begin := time.Now()
-				time.AfterFunc(time.Second, func() { assert.NoError(t, tc.change(fake.Tracker())) })
+				// Between two looks, as one of both writes alone must not be seen.
+				time.AfterFunc(time.Second-confirmInterval/2, func() { assert.NoError(t, tc.change(fake.Tracker())) })
 				err := m.run(t.Context())
 				require.ErrorContains(t, err, tc.want, tc.reason)
 				assert.Equal(t, exit.Found, exit.Status(err), "We should say that this is no failure.")
