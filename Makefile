@@ -153,7 +153,7 @@ test-all: control-plane ## Run all tests: explorations, races, presets, upgrades
 .PHONY: test-ui
 test-ui: control-plane ## Look at the page of classbind ui with a real browser
 	@e2e/ui/chromium > /dev/null
-	@$(UI) go test $(NO_VET) -count=1 -timeout 2h $(if $(SHORT),-short) .
+	@$(UI) go test $(NO_VET) -count=1 -parallel 4 -timeout 2h $(if $(SHORT),-short) .
 
 .PHONY: screenshots
 screenshots: control-plane ## Make the pictures of the documents

@@ -85,12 +85,12 @@ func orders(count int) string {
 // sampled is a world with classbind, the sample, and databases, some of which have no class.
 func sampled(t *testing.T) *world {
 	t.Helper()
+	t.Parallel()
 	w := newWorld(t)
 	w.install(t)
 	w.serve(t)
 	sample := filepath.Join(w.deploy, "samples", "crossplane")
 	w.kubectl(t, "", "apply", "-k", filepath.Join(sample, "crds"))
-	w.kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all")
 	w.kubectl(t, "", "apply", "-k", sample)
 	w.kubectl(t, later, "apply", "-f", "-")
 	for _, kind := range []string{databases, "mysqlinstances.database.crossplane.io", "redisclusters.cache.crossplane.io"} {
@@ -152,6 +152,7 @@ func TestScreens(t *testing.T) {
 
 // TestManyKinds predicts a change of one of fifty kinds.
 func TestManyKinds(t *testing.T) {
+	t.Parallel()
 	const kinds = 50
 	w := newWorld(t)
 	w.install(t)
@@ -165,7 +166,6 @@ func TestManyKinds(t *testing.T) {
 		fmt.Fprintf(&claims, "---\napiVersion: %[1]s/v1\nkind: Claim\nmetadata: {name: a, namespace: default}\nspec: {classSelector: {}}\n", group)
 	}
 	w.kubectl(t, crds.String(), "apply", "-f", "-")
-	w.kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all")
 	w.kubectl(t, registrations.String()+claims.String(), "apply", "-f", "-")
 	u, b := startUI(t, w.Kubeconfig), newTab(t)
 	b.open(u.url, fmt.Sprintf("claims.kind-%02d.test", kinds-1))
@@ -183,6 +183,7 @@ func TestManyKinds(t *testing.T) {
 }
 
 func TestCopy(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install(t)
 	u, b := startUI(t, w.Kubeconfig), newTab(t)

@@ -25,6 +25,7 @@ import (
 
 // TestStates has nothing to see, for each reason.
 func TestStates(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	u, b := startUI(t, w.Kubeconfig), newTab(t)
 	b.open(u.url, "classbind is not installed in this cluster.")
@@ -50,11 +51,11 @@ func TestStates(t *testing.T) {
 
 // TestHostile has a class that is called like a script, which is a name that Kubernetes allows ClusterRoles.
 func TestHostile(t *testing.T) {
+	t.Parallel()
 	const kind, name = "claims.hostile.test", "<img src=x onerror=alert(1)>"
 	w := newWorld(t)
 	w.install(t)
 	w.kubectl(t, classbind.CRD("Claim", kind, "Namespaced", classbind.AnySchema), "apply", "-f", "-")
-	w.kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all")
 	const roles = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: '" + name +
 		"', labels: {from: outside}, annotations: {classbind.io/weight: '%s'}}\n"
 	w.kubectl(t, fmt.Sprintf(roles, "<b>much</b>")+"---\napiVersion: classbind.io/v1beta1\nkind: ClaimKind\nmetadata: {name: "+kind+"}\n---\n"+
@@ -85,6 +86,7 @@ func TestHostile(t *testing.T) {
 
 // TestRights is for somebody who may read nothing, and then what is registered alone.
 func TestRights(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.install(t)
 	w.kubectl(t, "", "create", "serviceaccount", "nobody")
@@ -128,7 +130,7 @@ func memory(t *testing.T, pid int) int {
 	return kib / 1024
 }
 
-// TestLarge has 10,000 classes and 100,000 claims, some of which have no class.
+// TestLarge has 10,000 classes and 100,000 claims, some of which have no class. It measures, so it runs alone.
 func TestLarge(t *testing.T) {
 	classes, claims := 10_000, 100_000
 	if testing.Short() {
