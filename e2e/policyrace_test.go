@@ -191,10 +191,10 @@ func (r *policyRace) change(ctx, until context.Context) (made int, err error) {
 			pause(until, 2*time.Second)
 		}
 		for _, step := range r.changes(ctx) {
-			for <-turn.C; ; <-turn.C {
-				if err = step(); err == nil || !apierrors.IsForbidden(err) || until.Err() != nil {
-					break
-				}
+			for again := true; again && until.Err() == nil; { // The kind of the other default may be gone when the guard looks for it.
+				<-turn.C
+				err = step()
+				again = apierrors.IsForbidden(err) || err != nil && strings.HasSuffix(err.Error(), "just deleted; try again")
 			}
 			if until.Err() != nil {
 				return made, nil
