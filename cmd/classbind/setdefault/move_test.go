@@ -270,7 +270,7 @@ func TestOvertaken(t *testing.T) {
 				fake := newFakeClasses(stores)
 				m, _ := newFakeMover(fake, fakeRegistrations{seen: v1beta1.DefaultClass{Kind: "A", Name: "old"}})
 				begin := time.Now()
-				// Between two looks, as one of both writes alone must not be seen.
+				// Between two looks, so that none sees the first of two writes alone.
 				time.AfterFunc(time.Second-confirmInterval/2, func() { assert.NoError(t, tc.change(fake.Tracker())) })
 				err := m.run(t.Context())
 				require.ErrorContains(t, err, tc.want, tc.reason)
