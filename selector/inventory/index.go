@@ -252,31 +252,45 @@ type sieve struct {
 const maxRows = 1 << 14
 
 func newSieve(classes []*Classes) sieve {
-	most := 0
+	rows, words := 0, (len(classes)+63)/64
 	for _, s := range classes {
-		most = max(most, len(s.index.entries))
+		rows = max(rows, rowsFor(s))
 	}
-	words := (len(classes) + 63) / 64
-	v := sieve{make([]uint64, words*min(8<<bits.Len(uint(most)), maxRows)), words, make([]uint64, words)}
-	for i, s := range classes {
-		for n := range s.index.entries {
-			v.row(s.index.entries[n].hash)[i/64] |= 1 << (i % 64)
-		}
-		if len(s.members.added) > 0 {
-			v.changed[i/64] |= 1 << (i % 64)
-		}
+	v := sieve{make([]uint64, words*rows), words, make([]uint64, words)}
+	for place, s := range classes {
+		v.add(place, s)
 	}
 	return v
 }
 
-// changedAt is the sieve after a change of the classes at a place.
-func (v *sieve) changedAt(place int, before *Classes, classes []*Classes) sieve {
-	if before.index != classes[place].index {
-		return newSieve(classes)
+func rowsFor(s *Classes) int { return min(8<<bits.Len(uint(len(s.index.entries))), maxRows) }
+
+// add the bits of the classes at a place.
+func (v *sieve) add(place int, s *Classes) {
+	for n := range s.index.entries {
+		v.row(s.index.entries[n].hash)[place/64] |= 1 << (place % 64)
 	}
-	next := *v
-	next.changed = slices.Clone(v.changed)
-	next.changed[place/64] |= 1 << (place % 64)
+	if len(s.members.added) > 0 {
+		v.changed[place/64] |= 1 << (place % 64)
+	}
+}
+
+// changedAt is the sieve after a change of the classes at a place. It takes no time for other kinds, unless this one needs more rows.
+func (v *sieve) changedAt(place int, before *Classes, classes []*Classes) sieve {
+	next := sieve{v.rows, v.words, slices.Clone(v.changed)}
+	switch now := classes[place]; {
+	case before.index == now.index:
+		next.changed[place/64] |= 1 << (place % 64)
+	case rowsFor(now)*v.words > len(v.rows):
+		return newSieve(classes)
+	default:
+		next.rows = slices.Clone(v.rows)
+		for at := place / 64; at < len(next.rows); at += v.words {
+			next.rows[at] &^= 1 << (place % 64)
+		}
+		next.changed[place/64] &^= 1 << (place % 64)
+		next.add(place, now)
+	}
 	return next
 }
 

@@ -26,19 +26,23 @@ func TestIndexMatchesAsAScan(t *testing.T) {
 		kind.Spec.Classes.Namespaces = []v1beta1.ClassNamespaces{
 			{}, {From: v1beta1.FromAll}, {From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"0", "2"}},
 		}[n%3]
-		var offered, oneByOne []*Classes // The index lacks the last of those that came one by one.
-		for _, kind := range kinds {
-			classes := NewClasses(kind, nil)
+		offered := []*Classes{NewClasses(kinds[0], nil), NewClasses(kinds[1], nil)}
+		changed := newOffer(kind, offered...) // class by class, so that its index lacks the last of them
+		for k, kind := range kinds {
 			for i := range random.IntN(40) {
 				m := &metav1.ObjectMeta{Name: fmt.Sprintf("class-%02d", i), Labels: randomLabels(random)}
 				if kind.Namespaced {
 					m.Namespace = fmt.Sprint(random.IntN(4))
 				}
-				classes = classes.With(kind.NewClass(m, nil))
+				before := changed.Classes[k]
+				require.True(t, changed.Change(before, before.With(kind.NewClass(m, nil)), m.Namespace, m.Name))
 			}
-			offered, oneByOne = append(offered, NewClasses(kind, classes.All())), append(oneByOne, classes)
+			offered[k] = NewClasses(kind, changed.Classes[k].All())
 		}
-		indexed, changed := newOffer(kind, offered...), newOffer(kind, oneByOne...)
+		indexed := newOffer(kind, offered...)
+		require.Equal(t, newSieve(changed.Classes), changed.sieve, "We should make the sieve as if no class had changed")
+		without := changed.sieve.changedAt(1, offered[1], []*Classes{nil, NewClasses(kinds[1], nil)}) // Others may have many classes.
+		require.LessOrEqual(t, slices.Max(slices.Concat(without.rows, without.changed)), uint64(1), "We should read no other kind, and forget this one")
 		require.Empty(t, visited(indexed, "", labels.Nothing()), "We should not take the selector of nothing, which has no requirements, for that of everything")
 		for range 50 {
 			claim := claim.Claim{Namespace: []string{"", "0", "1"}[random.IntN(3)], Selector: randomSelector(t, random)}

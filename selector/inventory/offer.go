@@ -45,19 +45,9 @@ func NewOffer(d *Demand, classes []*Classes, before *Offer) (o Offer, unlinked *
 	return o, unlinked
 }
 
-func ofKind(all []*Classes, kind *ClassKind) *Classes {
-	for _, s := range all {
-		if s.Kind == kind {
-			return s
-		}
-	}
-	return nil
-}
-
 // has reports whether a class is one of these, in this version.
 func has(all []*Classes, c *Class) bool {
-	s := ofKind(all, c.Kind)
-	return s != nil && s.find(c.name()) == c
+	return slices.ContainsFunc(all, func(s *Classes) bool { return s.Kind == c.Kind && s.find(c.name()) == c })
 }
 
 // Change one class of a kind whose registration has not changed, unless the classes are left out of the offer.
