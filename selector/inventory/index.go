@@ -275,7 +275,8 @@ func (v *sieve) add(place int, s *Classes) {
 	}
 }
 
-// changedAt is the sieve after a change of the classes at a place. It takes no time for other kinds, unless this one needs more rows.
+// changedAt is the sieve after a change of the classes at a place. It takes no time for other kinds, but for the few times at which this
+// one needs more rows: none are given back.
 func (v *sieve) changedAt(place int, before *Classes, classes []*Classes) sieve {
 	next := sieve{v.rows, v.words, slices.Clone(v.changed)}
 	switch now := classes[place]; {
