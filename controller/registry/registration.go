@@ -175,8 +175,8 @@ func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctr
 }
 
 const (
-	// deriveInterval is the time between two rounds, in which objects expire, and classes are derived that were too many to be derived with
-	// a change of their object. Each round wakes a replica that is at rest.
+	// deriveInterval is the time between two rounds, which derive the classes that a change left for later, and have objects expire.
+	// Each wakes a replica that is at rest.
 	deriveInterval = 200 * time.Millisecond
 	// deriveRest is how many times as long as a round took passes until the next begins: a storm of changes costs a fifth of a core.
 	deriveRest = 4
